@@ -1,0 +1,1084 @@
+"""The figures of the book: one style, one map, and the few kinds of picture that chapters need.
+
+`import figures` sets the style, registers the Chinese font and makes notebooks show SVG.
+
+How a cell ends: with the Figure that each function returns, as its last expression, no semicolon.
+These figures are unknown to pyplot, so a notebook shows them once, where the cell asks for it. The
+plain-text twin of the picture, `<Figure size 560x340 with 1 Axes>`, has no address in it, and the
+SVG no date and no random id: executing a notebook again changes nothing. For several panels:
+
+    fig, axes = figures.panels(1, 2)
+    figures.heatmap(weights, tokens, tokens, ax=axes[0])
+    figures.mask_plot(mask, tokens, tokens, ax=axes[1])
+    fig
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.ft2font import FT2Font
+from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, PathPatch, Polygon
+from matplotlib.path import Path as Outline
+
+FONT = Path(__file__).resolve().parent.parent / "data" / "fonts" / "NotoSansCJKsc-subset.otf"
+LATIN = "DejaVu Sans"
+
+WIDTH = 5.6  # inches: 538 pixels of a page, and still legible shrunk to a phone's 360
+CARD = "#ffffff"
+INK = "#1f1f1f"
+GREY = "#6b6b6b"
+FAINT = "#d9d9d6"
+# Okabe and Ito's colours, told apart with any kind of colour vision
+BLUE = "#0072b2"
+VERMILLION = "#d55e00"
+GREEN = "#009e73"
+PURPLE = "#cc79a7"
+ORANGE = "#e69f00"
+SKY = "#56b4e9"
+YELLOW = "#f0e442"
+PALETTE = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK)
+
+SHARES = LinearSegmentedColormap.from_list("shares", [CARD, "#b5d9ee", SKY, BLUE, "#00304f"])
+SIGNED = LinearSegmentedColormap.from_list(
+    "signed", ["#7a3300", VERMILLION, "#f6c9a6", CARD, "#b5d9ee", BLUE, "#00304f"]
+)
+VECTOR_CELLS = 1024  # a heat map with more cells than this is stored as an image
+PRINTED_CELLS = 64  # and one with more than this does not print its values
+
+
+def setup() -> None:
+    """Set style, font and notebook output. Importing this module calls it; again does no harm."""
+    families = [LATIN]
+    if FONT.is_file():
+        name = FT2Font(FONT).family_name
+        manager = font_manager.fontManager
+        # Another copy of the font on this machine would move labels by a hair.
+        manager.ttflist = [font for font in manager.ttflist if font.name != name]
+        manager.addfont(FONT)
+        families.insert(0, name)
+    matplotlib.rcParams.update(
+        {
+            "font.family": families,  # Chinese first: a string with maths in it uses only the first
+            "font.size": 11,
+            "mathtext.fontset": "stix",
+            "text.color": INK,
+            "figure.figsize": (WIDTH, 3.4),
+            "figure.dpi": 100,
+            "figure.facecolor": CARD,
+            "savefig.facecolor": CARD,
+            "axes.facecolor": CARD,
+            "axes.edgecolor": GREY,
+            "axes.linewidth": 0.8,
+            "axes.labelcolor": INK,
+            "axes.labelsize": 11,
+            "axes.titlesize": 12,
+            "axes.titlecolor": INK,
+            "axes.titlelocation": "left",
+            "axes.titlepad": 9,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.prop_cycle": matplotlib.cycler(color=PALETTE),
+            "axes.axisbelow": True,
+            "grid.color": FAINT,
+            "grid.linewidth": 0.6,
+            "xtick.color": GREY,
+            "ytick.color": GREY,
+            "xtick.labelcolor": INK,
+            "ytick.labelcolor": INK,
+            "xtick.labelsize": 10.5,
+            "ytick.labelsize": 10.5,
+            "lines.linewidth": 2,
+            "lines.solid_capstyle": "round",
+            "hatch.linewidth": 0.7,
+            "hatch.color": GREY,
+            "svg.fonttype": "path",
+            "svg.hashsalt": "transformer",
+        }
+    )
+    _show_svg()
+
+
+def _show_svg() -> None:
+    """In a notebook, show figures as SVG without date and version; elsewhere do nothing."""
+    try:
+        from IPython import get_ipython
+        from matplotlib_inline.config import InlineBackend
+    except ImportError:
+        return
+    shell = get_ipython()
+    if shell is None:
+        return
+    backend = InlineBackend.instance(parent=shell)
+    backend.shell = shell
+    backend.print_figure_kwargs = {
+        "bbox_inches": "tight",
+        "pad_inches": 0.1,
+        "metadata": {"Date": None, "Creator": None},
+    }
+    backend.figure_formats = {"svg"}
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def label(chinese: str, gloss: str = "") -> str:
+    """`小明 (Xiaoming)`, or the gloss alone where the font with the characters is missing."""
+    if not gloss:
+        return _text(chinese)
+    return f"{chinese} ({gloss})" if _text(chinese) == chinese else gloss
+
+
+@functools.cache
+def _drawn(path: str) -> frozenset[str]:
+    """Characters that a font file draws."""
+    return frozenset(map(chr, FT2Font(path).get_charmap()))
+
+
+def _text(text: str) -> str:
+    """`text`, with any character that no font draws replaced by its code point (U+9F98)."""
+    families = matplotlib.rcParams["font.family"]
+    if "$" in text:  # maths: no second font is asked
+        families = families[:1]
+    fonts = [_drawn(str(font_manager.fontManager.findfont(family))) for family in families]
+    return "".join(
+        c if c == "\n" or any(c in font for font in fonts) else f"U+{ord(c):04X}" for c in text
+    )
+
+
+def _math(name: str) -> str:
+    """`W_Q` and `K^T` as they stand in a formula; anything else as it is."""
+    match = re.fullmatch(r"([A-Za-z]+)(?:_(\w+))?(?:\^(\w+))?", name)
+    if not match:
+        return _text(name)
+    base, below, above = match.groups()
+    formula = base if len(base) == 1 else rf"\mathrm{{{base}}}"
+    if below:
+        formula += f"_{{{below}}}" if len(below) == 1 else rf"_{{\mathrm{{{below}}}}}"
+    if above:
+        formula += r"^{\top}" if above == "T" else f"^{{{above}}}"
+    return f"${formula}$"
+
+
+def _mix(colour: str, other: str, share: float) -> str:
+    """`share` of `other` in `colour`."""
+    pairs = zip(to_rgb(colour), to_rgb(other), strict=True)
+    return to_hex([(1 - share) * one + share * two for one, two in pairs])
+
+
+def _legible(colour: str) -> str:
+    """`colour`, darkened until text in it has contrast 4.5 to 1 on the card."""
+    while _luminance(colour) > 1.05 / 4.5 - 0.05:
+        colour = _mix(colour, "#000000", 0.1)
+    return colour
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance as the web's accessibility guidelines define it."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+# --- data and axes ------------------------------------------------------------------------------
+
+
+def _array(name: str, value: Any, dimensions: int) -> np.ndarray:
+    """Lists, arrays and tensors as one kind of thing, with the dimensions checked."""
+    if hasattr(value, "detach"):  # a tensor: any device, any dtype, with or without gradient
+        value = value.detach().cpu().tolist()
+    array = np.asarray(value)
+    if array.ndim != dimensions or array.size == 0:
+        raise ValueError(
+            f"{name} must have {dimensions} dimension(s) and not be empty, "
+            f"but its shape is {array.shape}"
+        )
+    return array
+
+
+def _same(name: str, found: int, of: str, wanted: int) -> None:
+    """One number of labels for one number of things."""
+    if found != wanted:
+        raise ValueError(f"{name} has {found} entries, but {of} has {wanted}")
+
+
+def panels(
+    rows: int = 1, columns: int = 1, *, width: float = WIDTH, height: float | None = None
+) -> tuple[Figure, list[Axes]]:
+    """An empty figure and its axes, row by row, for functions that take `ax`. Sizes in inches."""
+    if rows < 1 or columns < 1:
+        raise ValueError(f"panels needs at least 1 row and 1 column, not {rows} and {columns}")
+    if not 0 < width <= 7:
+        raise ValueError(f"width is {width} inches: a page holds more than 0 and at most 7")
+    fig = Figure(figsize=(width, height or 0.85 * width * rows / columns), layout="constrained")
+    return fig, list(fig.subplots(rows, columns, squeeze=False).flat)
+
+
+def _axes(ax: Axes | None, width: float, height: float) -> tuple[Figure, Axes]:
+    """The given axes, or those of a new figure of this size in inches."""
+    if ax is not None:
+        figure = ax.get_figure(root=True)
+        assert isinstance(figure, Figure)
+        return figure, ax
+    fig = Figure(figsize=(width, height), layout="constrained")
+    return fig, fig.add_subplot()
+
+
+# --- matrices -----------------------------------------------------------------------------------
+
+
+def heatmap(
+    weights: Any,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    ax: Axes | None = None,
+    title: str = "",
+    xlabel: str = "",
+    ylabel: str = "",
+    mask: Any = None,
+    vmin: float | None = 0.0,
+    vmax: float | None = 1.0,
+    annotate: bool | None = None,
+    digits: int = 2,
+    colourbar: bool | None = None,
+) -> Figure:
+    """A matrix as coloured cells: rows read, columns are read.
+
+    weights: (T, S) numbers; rows, columns: T and S labels, or None to number them.
+    mask: (T, S) booleans, True = may be read; the other cells are hatched and may hold anything.
+    vmin, vmax: ends of the colour scale, 0 and 1 for weights; None takes that end from the data.
+        A scale with zero inside it has two colours and is made symmetric.
+    annotate: print the values; by default where there are at most 64 cells.
+    colourbar: draw the scale; by default where no values are printed.
+    Raises ValueError for sizes that differ and for values outside the scale.
+    """
+    values = _array("weights", weights, 2).astype(float)
+    height, width = values.shape
+    for name, labels, size in (("rows", rows, height), ("columns", columns, width)):
+        if labels is not None:
+            _same(name, len(labels), f"that side of the {height} × {width} weights", size)
+    allowed = np.ones(values.shape, bool) if mask is None else _mask(mask, values.shape)
+    if not np.isfinite(values[allowed]).all():
+        raise ValueError("weights holds inf or nan in a cell that the mask lets be read")
+    low, high = _scale(values[allowed], vmin, vmax)
+
+    cell = min(0.62, (WIDTH - 1.2) / width)
+    square = 1 / 3 <= height / width <= 3
+    tall = height * cell if square else min(height * cell, 3.2)
+    fig, ax = _axes(ax, min(WIDTH, width * cell + 1.6), tall + 0.9)
+    norm = Normalize(low, high)
+    colours = SIGNED if low < 0 < high else SHARES
+    shown = np.ma.masked_array(values, ~allowed)
+    if values.size <= VECTOR_CELLS:
+        image: Any = ax.pcolormesh(shown, cmap=colours, norm=norm, edgecolors=CARD, linewidth=0.8)
+    else:
+        extent = (0, width, height, 0)
+        image = ax.imshow(shown, cmap=colours, norm=norm, extent=extent, interpolation="none")
+    _hatch(ax, ~allowed)
+    ax.set(xlim=(0, width), ylim=(height, 0), aspect="equal" if square else "auto")
+    ax.spines[:].set_visible(False)
+    _ticks(ax, rows, columns)
+    _captions(ax, title, xlabel, ylabel)
+
+    if annotate is None:
+        annotate = values.size <= PRINTED_CELLS
+    if annotate:
+        for row, column in np.argwhere(allowed):
+            value = values[row, column]
+            dark = _luminance(to_hex(colours(norm(value)))) < 0.3
+            text = f"{value:.{digits}f}".replace("-", "−")
+            position = (column + 0.5, row + 0.5)
+            ax.annotate(text, position, ha="center", va="center", color=CARD if dark else INK)
+    if colourbar is None:
+        colourbar = not annotate
+    if colourbar:
+        bar = fig.colorbar(image, ax=ax, shrink=0.9, pad=0.02, aspect=26)
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(length=2)
+    return fig
+
+
+def _scale(values: np.ndarray, vmin: float | None, vmax: float | None) -> tuple[float, float]:
+    """Ends of a colour scale that holds all values, symmetric where it crosses zero."""
+    least, most = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+    for name, end, outside in (("vmin", vmin, least), ("vmax", vmax, most)):
+        slack = 1e-6 * max(1.0, abs(end or 0.0))  # float32 shares may pass 1 by a rounding error
+        if end is not None and (outside < end - slack if name == "vmin" else outside > end + slack):
+            raise ValueError(
+                f"weights holds {outside:.6g}, outside {name}={end:.6g}; "
+                f"give another {name}, or {name}=None to take it from the data"
+            )
+    low, high = least if vmin is None else vmin, most if vmax is None else vmax
+    if low < 0 < high:
+        low, high = -max(-low, high), max(-low, high)
+    if low == high:
+        high = low + 1.0
+    if low > high:
+        raise ValueError(f"vmin={low:.6g} is not below vmax={high:.6g}")
+    return low, high
+
+
+def _mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """The mask as booleans of this shape."""
+    allowed = _array("mask", mask, 2)
+    if allowed.dtype != bool:
+        raise TypeError(f"mask must hold booleans, True = may be read, not {allowed.dtype}")
+    if allowed.shape != shape:
+        raise ValueError(f"mask has shape {allowed.shape}, but weights has {shape}")
+    return allowed
+
+
+def _hatch(ax: Axes, cells: np.ndarray) -> None:
+    """Hatch these cells, as one shape."""
+    square = Outline.unit_rectangle()
+    places = np.argwhere(cells)[:, ::-1]  # column is x, row is y
+    if len(places):
+        corners = places[:, None, :] + square.vertices[None, :, :]
+        outline = Outline(corners.reshape(-1, 2), np.tile(square.codes, len(places)))
+        style = {"facecolor": "#f3f3f1", "edgecolor": "#b9b9b5", "linewidth": 0.0}
+        ax.add_patch(PathPatch(outline, hatch="////", **style))
+
+
+def _ticks(ax: Axes, rows: Sequence[str] | None, columns: Sequence[str] | None) -> None:
+    """Labels in the middle of cells; long ones under columns are turned."""
+    ax.tick_params(length=0)
+    for axis, labels in ((ax.yaxis, rows), (ax.xaxis, columns)):
+        if labels is None:
+            axis.set_major_locator(matplotlib.ticker.MaxNLocator(8, integer=True))
+            ax.tick_params(axis=axis.axis_name, length=3)
+        else:
+            axis.set_ticks(np.arange(len(labels)) + 0.5, [_text(name) for name in labels])
+    if columns is not None and (len(columns) > 12 or sum(map(_extent, columns)) > 44):
+        ax.tick_params(axis="x", rotation=90 if len(columns) > 12 else 45)
+        if len(columns) <= 12:
+            for tick in ax.get_xticklabels():
+                tick.set(ha="right", rotation_mode="anchor")
+
+
+def _extent(text: str) -> float:
+    """Width of a label in Latin letters; a Chinese character is as wide as two."""
+    return sum(2 if ord(c) > 0x2E00 else 1 for c in text) + 1
+
+
+def _captions(ax: Axes, title: str, xlabel: str, ylabel: str) -> None:
+    """Title and axis labels, each only where there is one."""
+    if title:
+        ax.set_title(_text(title))
+    if xlabel:
+        ax.set_xlabel(_text(xlabel))
+    if ylabel:
+        ax.set_ylabel(_text(ylabel))
+
+
+def mask_plot(
+    mask: Any,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    ax: Axes | None = None,
+    title: str = "",
+    xlabel: str = "may be read",
+    ylabel: str = "reads",
+) -> Figure:
+    """A boolean mask (T, S): filled cells may be read, hatched ones are hidden."""
+    allowed = _mask(mask, _array("mask", mask, 2).shape)
+    style: dict[str, Any] = {"annotate": False, "colourbar": False, "vmax": 1.6, "mask": allowed}
+    names: dict[str, Any] = {"title": title, "xlabel": xlabel, "ylabel": ylabel}
+    return heatmap(allowed.astype(float), rows, columns, ax=ax, **style, **names)
+
+
+def shapes(
+    matrices: Sequence[tuple[str, str, str] | str],
+    *,
+    sizes: Mapping[str, float] | None = None,
+    ax: Axes | None = None,
+    title: str = "",
+) -> Figure:
+    """Matrices as rectangles to scale, the letters of their dimensions along their sides.
+
+    matrices: (name, rows, columns), with signs such as "·", "+", "=" between them. Names and
+        letters may be `W_Q`, `d_ff`, `K^T`. The sides that meet at a "·" must carry one letter.
+    sizes: length drawn for each letter, in addition to those the book uses (or a number's value).
+    """
+    lengths = {"1": 0.6, "B": 2, "T": 3, "S": 4, "V": 7, "d": 4, "d_k": 2, "d_v": 2, "d_ff": 6}
+    lengths |= {"h": 2, "L": 2} | dict(sizes or {})
+    if not matrices:
+        raise ValueError("shapes needs at least one matrix")
+    for before, sign, after in zip(matrices, matrices[1:], matrices[2:], strict=False):
+        if sign == "·" and before[2] != after[1]:
+            raise ValueError(
+                f"{before[0]} ({before[1]} × {before[2]}) · {after[0]} ({after[1]} × {after[2]}): "
+                f"the inner sides {before[2]} and {after[1]} differ"
+            )
+    unknown = [side for item in matrices if not isinstance(item, str) for side in item[1:]]
+    unknown = sorted({side for side in unknown if side not in lengths})
+    if unknown:
+        raise ValueError(f"no length is known for {', '.join(unknown)}: give it in sizes")
+
+    x, top = 0.0, 0.0
+    boxes: list[tuple[float, str, str, str]] = []
+    signs: list[tuple[float, str]] = []
+    for item in matrices:
+        if isinstance(item, str):
+            signs.append((x + 0.35, item))
+            x += 0.7 + 0.18 * (len(item) - 1)
+        else:
+            name, rows, columns = item
+            x += 0.9  # room for the letter on the left
+            boxes.append((x, name, rows, columns))
+            x += lengths[columns] + 0.35
+            top = max(top, lengths[rows] / 2)
+    unit = min(0.24, WIDTH / x)
+    fig, ax = _axes(ax, x * unit + 0.2, (2 * top + 2.2) * unit + (0.5 if title else 0.1))
+    for index, (left, name, rows, columns) in enumerate(boxes):
+        wide, high = lengths[columns], lengths[rows]
+        colour = PALETTE[index % 6]
+        rectangle = FancyBboxPatch(
+            (left, -high / 2),
+            wide,
+            high,
+            boxstyle="round,pad=0,rounding_size=0.12",
+            facecolor=_mix(colour, CARD, 0.75),
+            edgecolor=_legible(colour),
+            linewidth=1.2,
+        )
+        ax.add_patch(rectangle)
+        centre = {"ha": "center", "va": "center"}
+        ax.text(left + wide / 2, 0, _math(name), size=13, **centre)
+        ax.text(left - 0.42, 0, _math(rows), size=11.5, color=GREY, **centre)
+        ax.text(left + wide / 2, high / 2 + 0.55, _math(columns), size=11.5, color=GREY, **centre)
+    for middle, sign in signs:
+        ax.text(middle, 0, _text(sign), size=14, ha="center", va="center")
+    ax.set(xlim=(0, x), ylim=(-top - 0.4, top + 1.1), aspect="equal")
+    ax.axis("off")
+    _captions(ax, title, "", "")
+    return fig
+
+
+# --- charts -------------------------------------------------------------------------------------
+
+
+def vectors(
+    points: Any,
+    labels: Sequence[str],
+    *,
+    ax: Axes | None = None,
+    title: str = "",
+    colours: Sequence[str] = PALETTE,
+) -> Figure:
+    """Arrows from the origin to each of the (n, 2) points, with their names at the tips."""
+    tips = _array("points", points, 2).astype(float)
+    if tips.shape[1] != 2:
+        raise ValueError(f"points must be pairs of numbers, but the shape is {tips.shape}")
+    _same("labels", len(labels), "points", len(tips))
+    everything = np.vstack([tips, [0.0, 0.0]])
+    low, high = everything.min(axis=0), everything.max(axis=0)
+    margin = 0.14 * max(*(high - low), 1e-9)
+    span = high - low + 2 * margin
+    scale = min(3.2 / span[1], 4.0 / span[0])
+    fig, ax = _axes(ax, span[0] * scale + 1.0, span[1] * scale + 0.6)
+    ax.grid(visible=True)
+    ax.axhline(0, color=GREY, linewidth=0.8)
+    ax.axvline(0, color=GREY, linewidth=0.8)
+    for index, (tip, name) in enumerate(zip(tips, labels, strict=True)):
+        colour = colours[index % len(colours)]
+        length = float(np.hypot(*tip))
+        away = tip / length if length else np.array([0.0, 1.0])
+        if length:
+            arrow = FancyArrowPatch((0, 0), tuple(tip), shrinkA=0, shrinkB=0, color=colour)
+            arrow.set(arrowstyle="-|>,head_length=5,head_width=2.6", linewidth=2.2)
+            ax.add_patch(arrow)
+        else:
+            ax.plot(0, 0, "o", color=colour)
+        horizontal = "left" if away[0] > 0.4 else "right" if away[0] < -0.4 else "center"
+        vertical = "bottom" if away[1] > 0.4 else "top" if away[1] < -0.4 else "center"
+        ax.annotate(
+            _text(name),
+            tuple(tip),
+            xytext=tuple(5 * away),
+            textcoords="offset points",
+            ha=horizontal,
+            va=vertical,
+            color=_legible(colour),
+        )
+    ax.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
+    ax.set_aspect("equal")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(matplotlib.ticker.MaxNLocator(5, integer=bool(span.max() > 1.5)))
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
+    _captions(ax, title, "", "")
+    return fig
+
+
+def lines(
+    x: Any,
+    series: Mapping[str, Any],
+    *,
+    xlabel: str = "",
+    ylabel: str = "",
+    logx: bool = False,
+    logy: bool = False,
+    markers: bool = False,
+    ax: Axes | None = None,
+    title: str = "",
+) -> Figure:
+    """A line for each named series over the same x, its name at its right end."""
+    across = _array("x", x, 1).astype(float)
+    if not series:
+        raise ValueError("lines needs at least one series")
+    curves = {name: _array(repr(name), y, 1).astype(float) for name, y in series.items()}
+    for name, curve in curves.items():
+        _same(f"series {name!r}", len(curve), "x", len(across))
+        if logy and not (curve > 0).all():
+            raise ValueError(f"series {name!r} holds {curve.min():.6g}: logy needs values above 0")
+    if logx and not (across > 0).all():
+        raise ValueError(f"x holds {across.min():.6g}: logx needs values above 0")
+    fig, ax = _axes(ax, WIDTH, 3.4)
+    ax.grid(visible=True, axis="y")
+    ax.set(xscale="log" if logx else "linear", yscale="log" if logy else "linear")
+    marks = "osD^vPX"  # a second way to tell lines apart
+    ends = []
+    for index, (name, curve) in enumerate(curves.items()):
+        colour = PALETTE[index % len(PALETTE)]
+        mark = marks[index % len(marks)] if markers else ""
+        ax.plot(across, curve, color=colour, marker=mark, markersize=5.5)
+        known = np.flatnonzero(np.isfinite(curve))
+        if not known.size:
+            raise ValueError(f"series {name!r} holds no finite value")
+        ends.append((name, colour, across[known[-1]], curve[known[-1]]))
+    ax.margins(x=0.02)
+    ax.minorticks_off()
+    _captions(ax, title, xlabel, ylabel)
+    _end_labels(fig, ax, ends)
+    return fig
+
+
+def _end_labels(fig: Figure, ax: Axes, ends: list[tuple[str, str, float, float]]) -> None:
+    """Write each line's name at its end, moved up or down until no two names touch."""
+    fig.draw_without_rendering()  # fixes the scale
+    points = [ax.transData.transform((x, y)) * 72 / fig.dpi for _, _, x, y in ends]
+    right = max(point[0] for point in points)
+    heights = _spread([float(point[1]) for point in points], 14.5)
+    for (name, colour, x, y), point, height in zip(ends, points, heights, strict=True):
+        moved = abs(height - point[1]) > 2
+        stem = {"arrowstyle": "-", "color": colour, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 2}
+        ax.annotate(
+            _text(name),
+            (x, y),
+            xytext=(right - point[0] + (16 if moved else 7), height - point[1]),
+            textcoords="offset points",
+            va="center",
+            color=_legible(colour),
+            arrowprops=stem if moved else None,
+            annotation_clip=False,
+        )
+
+
+def _spread(wanted: list[float], gap: float) -> list[float]:
+    """Positions at least `gap` apart, in the same order, as near as can be to those wanted."""
+    groups: list[list[int]] = []  # indices, lowest first; a group stands gap by gap
+    for index in sorted(range(len(wanted)), key=wanted.__getitem__):
+        groups.append([index])
+        while len(groups) > 1 and _bottom(groups[-1], wanted, gap) < (
+            _bottom(groups[-2], wanted, gap) + gap * len(groups[-2])
+        ):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    placed = [0.0] * len(wanted)
+    for group in groups:
+        for step, index in enumerate(group):
+            placed[index] = _bottom(group, wanted, gap) + gap * step
+    return placed
+
+
+def _bottom(group: list[int], wanted: list[float], gap: float) -> float:
+    """Lowest position of a group that stands gap by gap around the mean of what it wanted."""
+    return sum(wanted[index] for index in group) / len(group) - gap * (len(group) - 1) / 2
+
+
+def bars(
+    labels: Sequence[str],
+    values: Any,
+    *,
+    xlabel: str = "",
+    highlight: str | Sequence[str] = (),
+    format: str = "{:.2f}",
+    ax: Axes | None = None,
+    title: str = "",
+) -> Figure:
+    """Horizontal bars from zero, each with its value at its end; some may be highlighted."""
+    numbers = _array("values", values, 1).astype(float)
+    _same("labels", len(labels), "values", len(numbers))
+    if not np.isfinite(numbers).all():
+        raise ValueError("values holds inf or nan")
+    chosen = [highlight] if isinstance(highlight, str) else list(highlight)
+    for name in chosen:
+        if name not in labels:
+            raise ValueError(f"highlight names {name!r}, which is not among the labels")
+    fig, ax = _axes(ax, WIDTH, 0.34 * len(numbers) + 0.7)
+    places = np.arange(len(numbers))
+    quiet = FAINT if chosen else _mix(BLUE, CARD, 0.35)
+    colours = [VERMILLION if name in chosen else quiet for name in labels]
+    ax.barh(places, numbers, height=0.68, color=colours)
+    for place, number in zip(places, numbers, strict=True):
+        ax.annotate(
+            format.format(number).replace("-", "−"),
+            (number, place),
+            xytext=(4 if number >= 0 else -4, 0),
+            textcoords="offset points",
+            ha="left" if number >= 0 else "right",
+            va="center",
+        )
+    ax.set_yticks(places, [_text(name) for name in labels])
+    ax.invert_yaxis()
+    ax.axvline(0, color=GREY, linewidth=0.8)
+    ax.set_xticks([])
+    ax.tick_params(axis="y", length=0)
+    ax.spines[:].set_visible(False)
+    ax.margins(x=0.1, y=0.02)
+    _captions(ax, title, xlabel, "")
+    return fig
+
+
+# --- drawings: a grid of hundredths of an inch ---------------------------------------------------
+
+
+def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
+    """An empty sheet whose coordinates are hundredths of an inch."""
+    fig = Figure(figsize=(width / 100, height / 100), layout=None)
+    ax = fig.add_axes((0.0, 0.0, 1.0, 1.0))
+    ax.set(xlim=(0, width), ylim=(0, height))
+    ax.axis("off")
+    return fig, ax
+
+
+def _box(
+    ax: Axes,
+    centre: tuple[float, float],
+    size: tuple[float, float],
+    *,
+    fill: str,
+    edge: str,
+    linewidth: float = 1.2,
+    corner: float = 6,
+    **style: Any,
+) -> None:
+    """A rectangle with round corners."""
+    left, bottom = centre[0] - size[0] / 2, centre[1] - size[1] / 2
+    shape = f"round,pad=0,rounding_size={corner}"
+    style = {"facecolor": fill, "edgecolor": edge, "linewidth": linewidth, **style}
+    ax.add_patch(FancyBboxPatch((left, bottom), *size, boxstyle=shape, **style))
+
+
+def _route(
+    ax: Axes,
+    points: Sequence[tuple[float, float]],
+    *,
+    colour: str,
+    linewidth: float = 1.2,
+    head: bool = True,
+    dashed: bool = False,
+    zorder: float = 1,
+    corner: float = 8,
+) -> None:
+    """A line through `points` with round corners; its head ends exactly at the last of them."""
+    corners = [np.array(point, float) for point in points]
+    tip = corners[-1]
+    along = (tip - corners[-2]) / np.hypot(*(tip - corners[-2]))
+    if head:
+        across = np.array([-along[1], along[0]])
+        base = tip - 8 * along
+        triangle = [tip, base + 4 * across, base - 4 * across]
+        ax.add_patch(Polygon(triangle, facecolor=colour, linewidth=0, zorder=zorder + 0.1))
+        corners[-1] = base + along
+    vertices, codes = [corners[0]], [Outline.MOVETO]
+    for before, here, after in zip(corners, corners[1:], corners[2:], strict=False):
+        into, out = here - before, after - here
+        radius = min(corner, np.hypot(*into) / 2, np.hypot(*out) / 2)
+        vertices += [here - radius * into / np.hypot(*into), here]
+        vertices += [here + radius * out / np.hypot(*out)]
+        codes += [Outline.LINETO, Outline.CURVE3, Outline.CURVE3]
+    outline = Outline([*vertices, corners[-1]], [*codes, Outline.LINETO])
+    style = {"facecolor": "none", "edgecolor": colour, "linewidth": linewidth, "zorder": zorder}
+    ax.add_patch(PathPatch(outline, linestyle=(0, (4, 2.5)) if dashed else "-", **style))
+
+
+STATES = {
+    "alive": "kept, still growing",
+    "finished": "finished",
+    "pruned": "dropped",
+    "best": "the answer",
+}
+
+
+def tree(
+    nodes: Sequence[tuple[str, float, str]], edges: Sequence[tuple[int, int]], *, title: str = ""
+) -> Figure:
+    """The tree that a beam search grew, from the root at the left.
+
+    nodes: (token, log-probability of the prefix that ends here, state). States differ in shape as
+        well as colour: alive, finished (double frame), pruned (dashed), best (double, thick path).
+    edges: (index of the parent, index of the child); children stand in this order, top down.
+    """
+    if not nodes:
+        raise ValueError("tree needs at least one node")
+    for token, _, state in nodes:
+        if state not in STATES:
+            raise ValueError(f"state {state!r} of node {token!r} is none of {', '.join(STATES)}")
+    parents: dict[int, int] = {}
+    children: dict[int, list[int]] = {index: [] for index in range(len(nodes))}
+    for parent, child in edges:
+        for end in (parent, child):
+            if not 0 <= end < len(nodes):
+                raise ValueError(f"edge {(parent, child)} names node {end} of {len(nodes)}")
+        if child in parents:
+            raise ValueError(f"node {child} has two parents, {parents[child]} and {parent}")
+        parents[child] = parent
+        children[parent].append(child)
+    roots = [index for index in children if index not in parents]
+    if len(roots) != 1:
+        raise ValueError(f"a tree has one root, but {len(roots)} nodes have no parent: {roots}")
+
+    depth: dict[int, int] = {}
+    level: dict[int, float] = {}
+    leaves = 0
+
+    def place(node: int, deep: int) -> None:
+        nonlocal leaves
+        depth[node] = deep
+        for child in children[node]:
+            place(child, deep + 1)
+        if children[node]:
+            level[node] = sum(level[child] for child in children[node]) / len(children[node])
+        else:
+            level[node] = leaves
+            leaves += 1
+
+    place(roots[0], 0)
+    if len(depth) != len(nodes):
+        raise ValueError(f"edges form a cycle: node {min(set(children) - set(depth))} hangs in it")
+    onpath: set[int] = set()
+    for index, (_, _, state) in enumerate(nodes):
+        while state == "best" and index not in onpath:
+            onpath.add(index)
+            index = parents.get(index, index)
+
+    step = min(110.0, (100 * WIDTH - 90) / max(1, *depth.values()))
+    width = 90 + step * max(depth.values())
+    height = 46 * leaves + 44 + (26 if title else 0)
+    fig, ax = _canvas(max(width, 380), height)
+    centre = {
+        node: (45 + step * depth[node], 44 + 46 * (leaves - level[node]) - 16) for node in children
+    }
+    wide = min(76.0, step - 22)
+    for parent, child in edges:
+        (x0, y0), (x1, y1) = centre[parent], centre[child]
+        middle, best = (x0 + wide / 2 + x1 - wide / 2) / 2, child in onpath
+        points = [(x0 + wide / 2, y0), (middle, y0), (middle, y1), (x1 - wide / 2, y1)]
+        colour = VERMILLION if best else "#b9b9b5"
+        _route(ax, points, colour=colour, linewidth=2.4 if best else 1.2, head=False, zorder=0.5)
+    for index, (token, score, state) in enumerate(nodes):
+        x, y = centre[index]
+        _node(ax, (x, y), wide, state)
+        quiet = state == "pruned"
+        middle = {"ha": "center", "va": "center"}
+        ax.text(x, y, _text(token), size=10.5, color=GREY if quiet else INK, **middle)
+        ax.text(x, y - 20, f"{score:.2f}".replace("-", "−"), size=9, color=GREY, **middle)
+    x = 14.0
+    for state in [state for state in STATES if any(state == node[2] for node in nodes)]:
+        _node(ax, (x + 11, 9), 22, state, 12)
+        ax.text(x + 28, 8.5, STATES[state], size=9, color=GREY, va="center")
+        x += 42 + 6.3 * len(STATES[state])
+    if title:
+        ax.text(10, height - 14, _text(title), size=12, va="center")
+    return fig
+
+
+def _node(ax: Axes, centre: tuple[float, float], wide: float, state: str, high: float = 24) -> None:
+    """The frame of a node in this state."""
+    colour = {"alive": BLUE, "finished": GREEN, "pruned": "#9a9a96", "best": VERMILLION}[state]
+    fill = CARD if state == "pruned" else _mix(colour, CARD, 0.82)
+    corner = {"alive": 5, "pruned": 1}.get(state, high / 2 - 0.1)
+    style = {"linestyle": (0, (3, 2))} if state == "pruned" else {}
+    _box(ax, centre, (wide, high), fill=fill, edge=colour, corner=corner, linewidth=1.3, **style)
+    if state in ("finished", "best"):
+        inner = (wide - 5, high - 5)
+        _box(ax, centre, inner, fill="none", edge=colour, corner=corner - 2.5, linewidth=0.9)
+
+
+# --- the map ------------------------------------------------------------------------------------
+
+# Each box: centre, size, text and colour. The encoder stands on the left, the decoder on the right.
+ENC, DEC = 147, 413
+BOXES = {
+    "src_emb": ((ENC, 73), (166, 26), "Embedding", PURPLE),
+    "tgt_emb": ((DEC, 73), (166, 26), "Embedding", PURPLE),
+    "pe": ((280, 108), (140, 26), "Positional encoding", GREEN),
+    "enc_attn": ((ENC, 180), (166, 28), "Self-attention", ORANGE),
+    "enc_norm1": ((ENC, 217), (166, 22), "Add & norm", YELLOW),
+    "enc_ff": ((ENC, 267), (166, 26), "Feed-forward", SKY),
+    "enc_norm2": ((ENC, 303), (166, 22), "Add & norm", YELLOW),
+    "dec_self": ((DEC, 180), (166, 28), "Masked self-attention", ORANGE),
+    "dec_norm1": ((DEC, 217), (166, 22), "Add & norm", YELLOW),
+    "dec_cross": ((DEC, 268), (166, 28), "Cross-attention", ORANGE),
+    "dec_norm2": ((DEC, 305), (166, 22), "Add & norm", YELLOW),
+    "dec_ff": ((DEC, 355), (166, 26), "Feed-forward", SKY),
+    "dec_norm3": ((DEC, 391), (166, 22), "Add & norm", YELLOW),
+    "linear": ((DEC, 443), (166, 26), "Linear", BLUE),
+    "softmax": ((DEC, 483), (166, 26), "Softmax", BLUE),
+    "loss": ((207, 443), (114, 26), "Loss", VERMILLION),
+}
+ATTENTION = {"enc_attn", "dec_self", "dec_cross"}
+FRAMES = {"enc_frame": (139, 132, 326, 84), "dec_frame": (421, 132, 414, 506)}
+
+# Each line: the part it belongs to, and its points. A line into a box belongs to that box.
+LINES = [
+    ("src_emb", [(ENC, 46), (ENC, 60)]),
+    ("tgt_emb", [(DEC, 46), (DEC, 60)]),
+    ("pe", [(ENC, 86), (ENC, 98)]),
+    ("pe", [(DEC, 86), (DEC, 98)]),
+    ("pe", [(210, 108), (ENC + 10, 108)]),
+    ("pe", [(350, 108), (DEC - 10, 108)]),
+    ("enc_norm1", [(ENC, 194), (ENC, 206)]),
+    ("enc_ff", [(ENC, 228), (ENC, 254)]),
+    ("enc_norm2", [(ENC, 280), (ENC, 292)]),
+    ("enc_res", [(ENC, 144), (48, 144), (48, 217), (64, 217)]),
+    ("enc_res", [(ENC, 240), (48, 240), (48, 303), (64, 303)]),
+    ("dec_norm1", [(DEC, 194), (DEC, 206)]),
+    ("dec_cross", [(DEC, 228), (DEC, 254)]),
+    ("dec_norm2", [(DEC, 282), (DEC, 294)]),
+    ("dec_ff", [(DEC, 316), (DEC, 342)]),
+    ("dec_norm3", [(DEC, 368), (DEC, 380)]),
+    ("dec_res", [(DEC, 144), (512, 144), (512, 217), (496, 217)]),
+    ("dec_res2", [(DEC, 240), (512, 240), (512, 305), (496, 305)]),
+    ("dec_res", [(DEC, 328), (512, 328), (512, 391), (496, 391)]),
+    ("memory", [(ENC, 314), (ENC, 352), (280, 352), (280, 268), (330, 268)]),
+    ("linear", [(DEC, 402), (DEC, 430)]),
+    ("softmax", [(DEC, 456), (DEC, 470)]),
+    ("out", [(DEC, 496), (DEC, 510)]),
+]
+for centre, stack in ((ENC, "enc_attn"), (DEC, "dec_self")):
+    LINES += [  # one vector in three roles: query, key, value
+        (stack, [(centre, 118), (centre, 166)]),
+        (stack, [(centre, 153), (centre - 44, 153), (centre - 44, 166)]),
+        (stack, [(centre, 153), (centre + 44, 153), (centre + 44, 166)]),
+    ]
+
+ENCODER = {"enc_attn", "enc_norm1", "enc_ff", "enc_norm2", "enc_res", "enc_frame", "heads"}
+DECODER = {"dec_self", "dec_norm1", "dec_cross", "dec_norm2", "dec_ff", "dec_norm3"}
+DECODER |= {"dec_res", "dec_res2", "dec_frame", "heads"}
+INPUTS = {"src", "tgt", "src_emb", "tgt_emb", "pe"}
+OUTPUTS = {"linear", "softmax", "out"}
+WHOLE = ENCODER | DECODER | INPUTS | OUTPUTS | {"memory"}
+
+# What each chapter is about: heading, explanation, and the parts that it lights.
+CHAPTERS = {
+    "tokens": ("Tokens", "A sentence becomes a row\nof integers, and back.", {"src", "tgt", "out"}),
+    "embedding": (
+        "Embedding",
+        "Each integer picks a row of a matrix.\nThe output layer reads the same matrix.",
+        {"src_emb", "tgt_emb", "linear", "tie"},
+    ),
+    "positional_encoding": (
+        "Positional encoding",
+        "Added to each vector:\nwhere in the sentence it stands.",
+        {"pe"},
+    ),
+    "attention": (
+        "Attention",
+        "Every position asks, and takes from each\nanswer the share that fits its question.",
+        ATTENTION,
+    ),
+    "multi_head": (
+        "Multi-head attention",
+        "Several attentions side by side,\neach in its own projection.",
+        {*ATTENTION, "heads"},
+    ),
+    "residual_norm": (
+        "Residual and norm",
+        "A path around every sub-layer,\nand a common scale after it.",
+        {part for part in WHOLE if "norm" in part or "res" in part},
+    ),
+    "feed_forward": (
+        "Feed-forward",
+        "Each position is worked on alone,\nby the same two matrices.",
+        {"enc_ff", "dec_ff"},
+    ),
+    "encoder": (
+        "Encoder",
+        "L layers turn the source into vectors\nthat know their sentence.",
+        ENCODER | {"memory"},
+    ),
+    "decoder": (
+        "Decoder",
+        "Reads the target so far and the source;\nnever what is still to come.",
+        DECODER | {"memory", "tgt"},
+    ),
+    "loss": (
+        "Loss",
+        "From vector to probabilities,\nfrom probabilities to one number.",
+        OUTPUTS | {"loss"},
+    ),
+    "decoding": (
+        "Decoding",
+        "What was chosen becomes input.\nThe source is encoded once.",
+        {"softmax", "out", "loop", "tgt", "memory"},
+    ),
+    "sliding_window": (
+        "Sliding window",
+        "Self-attention that reads\nonly its neighbourhood.",
+        {"enc_attn", "dec_self", "heads", "window"},
+    ),
+    "variants": (
+        "Variants",
+        "The left column alone: BERT.\nThe right one, reading no source: GPT.",
+        WHOLE - {"memory", "dec_cross", "dec_norm2", "dec_res2"} | {"cut"},
+    ),
+    "training": (
+        "Training",
+        "The loss sends a gradient back\nto every parameter.",
+        WHOLE - {"src", "tgt", "out"} | {"loss", "gradient"},
+    ),
+    "end_to_end": (
+        "End to end",
+        "Trained, then set to write:\neverything at work.",
+        WHOLE | {"loss", "gradient", "loop"},
+    ),
+}
+OFF = "#b9b9b5"  # lines of parts that are not lit
+
+
+def architecture(lit: str | tuple[str, ...] = ()) -> Figure:
+    """The map of the encoder–decoder, with one chapter's part lit, or several chapters' parts.
+
+    lit: names of chapters without their numbers, such as "attention". With none, the whole model
+        in colour and no heading. Loss, gradient, generation loop, tied matrix and window appear
+        only where they are lit. Raises ValueError for a name that is no chapter.
+    """
+    names = (lit,) if isinstance(lit, str) else tuple(lit)
+    for name in names:
+        if name not in CHAPTERS:
+            raise ValueError(f"no part of the map is called {name!r}: {', '.join(CHAPTERS)}")
+    parts = set(WHOLE) if not names else set().union(*(CHAPTERS[name][2] for name in names))
+    fig, ax = _canvas(560, 560)
+
+    for frame, (x, bottom, top, tag) in FRAMES.items():
+        on = frame in parts
+        middle, size = (x, (bottom + top) / 2), (210, top - bottom)
+        edge = INK if on else OFF
+        _box(ax, middle, size, fill="#f6f6f4", edge=edge, corner=10, linewidth=1.3, zorder=0)
+        style: dict[str, Any] = {"ha": "center", "va": "center", "color": INK if on else GREY}
+        ax.text(tag, top, "× L", size=11, bbox={"fc": CARD, "ec": "none", "pad": 1.5}, **style)
+
+    for part, points in LINES:
+        on = part in parts
+        _route(ax, points, colour=INK if on else OFF, zorder=2 if on else 1)
+    ax.text(214, 361, "Z", size=10.5, color=INK if "memory" in parts else GREY, ha="center")
+    ax.text(298, 275, "K, V", size=9, color=INK if "memory" in parts else GREY, ha="center")
+    ax.text(DEC + 7, 245, "Q", size=9, color=INK if "dec_cross" in parts else GREY, va="center")
+
+    for part, ((x, y), (wide, high), text, colour) in BOXES.items():
+        if part == "loss" and part not in parts:
+            continue
+        on = part in parts
+        shades = _shades(colour, on)
+        if part in ATTENTION:  # a stack: one sheet a head
+            behind = _shades(colour, on and "heads" in parts)
+            for shift in (3, 0):
+                _box(ax, (x + shift, y + shift), (wide - 6, high - 6), zorder=3, **behind)
+            x, y, wide, high = x - 3, y - 3, wide - 6, high - 6
+        _box(ax, (x, y), (wide, high), zorder=3, **shades)
+        style = {"ha": "center", "va": "center", "color": INK if on else GREY, "zorder": 4}
+        ax.text(x, y - 0.5, text, size=10.5, **style)
+
+    for x in (ENC, DEC):  # the sum of vector and position
+        on = "pe" in parts
+        ink = INK if on else OFF
+        fill = _shades(GREEN, on)["fill"]
+        ax.add_patch(Circle((x, 108), 10, facecolor=fill, edgecolor=ink, linewidth=1.2, zorder=3))
+        for dx, dy in ((5, 0), (0, 5)):
+            ax.plot((x - dx, x + dx), (108 - dy, 108 + dy), color=ink, linewidth=1.2, zorder=4)
+
+    source = [label("小明", "Xiaoming"), label("开始", "starts"), label("工作", "working")]
+    source = [token.split(" ")[0] for token in source]
+    target = ["BOS", "Xiaoming", "starts", "working", "EOS"]
+    _chips(ax, (ENC, 34), source, "src" in parts, "source", 10)
+    _chips(ax, (DEC, 34), target[:-1], "tgt" in parts, "target, shifted right", 10)
+    _chips(ax, (DEC, 522), target[1:], "out" in parts, "next tokens", 546)
+
+    if names:
+        heading = " + ".join(CHAPTERS[name][0] for name in names)
+        ax.text(14, 541, heading, size=15, va="center")
+        if len(names) == 1:
+            ax.text(14, 524, CHAPTERS[names[0]][1], size=10, color=GREY, va="top", linespacing=1.35)
+    _extras(ax, parts)
+    return fig
+
+
+def _shades(colour: str, on: bool) -> dict[str, Any]:
+    """Fill and edge of a box, lit or not."""
+    if not on:
+        return {"fill": "#fafaf9", "edge": OFF, "linewidth": 0.9}
+    return {"fill": _mix(colour, CARD, 0.62), "edge": _mix(colour, INK, 0.45), "linewidth": 1.4}
+
+
+def _chips(
+    ax: Axes, centre: tuple[float, float], tokens: list[str], on: bool, caption: str, height: float
+) -> None:
+    """Tokens in small boxes side by side, with a caption."""
+    sizes = [14 + 6.6 * (_extent(token) - 1) for token in tokens]
+    x = centre[0] - (sum(sizes) + 4 * (len(tokens) - 1)) / 2
+    style: dict[str, Any] = {"ha": "center", "va": "center", "color": INK if on else GREY}
+    for token, wide in zip(tokens, sizes, strict=True):
+        edge, fill = (INK, "#e9e9e6") if on else (OFF, CARD)
+        place = (x + wide / 2, centre[1])
+        _box(ax, place, (wide, 24), fill=fill, edge=edge, linewidth=1.1, zorder=3)
+        ax.text(place[0], place[1] - 0.5, token, size=9.5, zorder=4, **style)
+        x += wide + 4
+    ax.text(centre[0], height, caption, size=9, **style)
+
+
+def _extras(ax: Axes, parts: set[str]) -> None:
+    """What only some chapters add to the map."""
+    red = _legible(VERMILLION)
+    small: dict[str, Any] = {"size": 9, "ha": "center", "va": "center"}
+    if "loss" in parts:
+        _route(ax, [(330, 483), (207, 483), (207, 456)], colour=INK, zorder=2)
+    if "gradient" in parts:
+        dashed: dict[str, Any] = {"colour": red, "linewidth": 1.6, "dashed": True, "zorder": 2}
+        _route(ax, [(264, 443), (330, 443)], **dashed)
+        _route(ax, [(150, 443), (14, 443), (14, 73), (64, 73)], **dashed)
+        _route(ax, [(14, 250), (14, 229), (34, 229)], **dashed)
+        ax.text(82, 454, "gradient", color=red, **small)
+    if "loop" in parts:
+        loop = [(514, 522), (546, 522), (546, 34), (518, 34)]
+        _route(ax, loop, colour=red, linewidth=1.6, zorder=2)
+        ax.text(536, 452, "append", color=red, rotation=270, **small)
+    if "tie" in parts:
+        purple = _legible(PURPLE)
+        tie = [(496, 73), (540, 73), (540, 443), (496, 443)]
+        _route(ax, tie, colour=purple, linewidth=1.6, dashed=True, head=False, zorder=2)
+        ax.text(550, 270, "one matrix", color=purple, rotation=270, **small)
+    if "window" in parts:
+        for row in range(7):
+            for column in range(7):
+                near = abs(row - column) <= 1
+                fill = _mix(ORANGE, CARD, 0.2 if near else 1.0)
+                place = (84 + 13 * column, 462 - 13 * row)
+                _box(ax, place, (12, 12), fill=fill, edge=FAINT, linewidth=0.6, corner=1)
+    if "cut" in parts:
+        for slope in (-1, 1):
+            ax.plot((271, 289), (320 - 9 * slope, 320 + 9 * slope), color=red, linewidth=2.4)
+
+
+setup()
