@@ -78,8 +78,9 @@ def inputs(name: str) -> str:
     package = [p for p in (ROOT / "transformer").glob("*.py") if p.stem in earlier]
     data = [p for p in (ROOT / "data").rglob("*") if p.is_file()]
     own = [ROOT / "chapters" / f"{name}.ipynb", ROOT / "drafts" / f"{name}.md"]
+    shared = [ROOT / "chapters" / "figures.py", ROOT / "requirements.txt"]
     digest = hashlib.sha256()
-    for path in [*own, ROOT / "requirements.txt", *sorted(package), *sorted(data)]:
+    for path in [*own, *shared, *sorted(package), *sorted(data)]:
         digest.update(path.read_bytes() if path.exists() else b"-")
         digest.update(b"\0")
     return digest.hexdigest()
