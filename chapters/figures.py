@@ -30,6 +30,7 @@ from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, PathPatch, Polygon
 from matplotlib.path import Path as Outline
+from matplotlib.textpath import TextPath
 
 FONT = Path(__file__).resolve().parent.parent / "data" / "fonts" / "NotoSansCJKsc-subset.otf"
 LATIN = "DejaVu Sans"
@@ -49,11 +50,13 @@ SKY = "#56b4e9"
 YELLOW = "#f0e442"
 PALETTE = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK)
 
-SHARES = LinearSegmentedColormap.from_list("shares", [CARD, "#b5d9ee", SKY, BLUE, "#00304f"])
+ZERO = "#f1f4f6"  # not white: a cell that holds 0 is still a cell
+SHARES = LinearSegmentedColormap.from_list("shares", [ZERO, "#b5d9ee", SKY, BLUE, "#00304f"])
 SIGNED = LinearSegmentedColormap.from_list(
-    "signed", ["#7a3300", VERMILLION, "#f6c9a6", CARD, "#b5d9ee", BLUE, "#00304f"]
+    "signed", ["#7a3300", VERMILLION, "#f6c9a6", ZERO, "#b5d9ee", BLUE, "#00304f"]
 )
-VECTOR_CELLS = 1024  # a heat map with more cells than this is stored as an image
+CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
+VECTOR_CELLS = 144  # a heat map with more cells than this is stored as an image
 PRINTED_CELLS = 64  # and one with more than this does not print its values
 
 
@@ -170,6 +173,12 @@ def _math(name: str) -> str:
     return f"${formula}$"
 
 
+def _wide(text: str, size: float) -> float:
+    """Width of a text of this size in points, in hundredths of an inch."""
+    font = font_manager.FontProperties(family=matplotlib.rcParams["font.family"])
+    return TextPath((0, 0), _text(text), size=size, prop=font).get_extents().width / 0.72
+
+
 def _mix(colour: str, other: str, share: float) -> str:
     """`share` of `other` in `colour`."""
     pairs = zip(to_rgb(colour), to_rgb(other), strict=True)
@@ -274,7 +283,7 @@ def heatmap(
 
     cell = min(0.62, (WIDTH - 1.2) / width)
     square = 1 / 3 <= height / width <= 3
-    tall = height * cell if square else min(height * cell, 3.2)
+    tall = height * cell if square else 2.6
     fig, ax = _axes(ax, min(WIDTH, width * cell + 1.6), tall + 0.9)
     norm = Normalize(low, high)
     colours = SIGNED if low < 0 < high else SHARES
@@ -284,6 +293,9 @@ def heatmap(
     else:
         extent = (0, width, height, 0)
         image = ax.imshow(shown, cmap=colours, norm=norm, extent=extent, interpolation="none")
+        if values.size <= 1024:  # few enough to tell cells apart
+            ax.vlines(np.arange(1, width), 0, height, color=CARD, linewidth=0.6)
+            ax.hlines(np.arange(1, height), 0, width, color=CARD, linewidth=0.6)
     _hatch(ax, ~allowed)
     ax.set(xlim=(0, width), ylim=(height, 0), aspect="equal" if square else "auto")
     ax.spines[:].set_visible(False)
@@ -352,12 +364,15 @@ def _hatch(ax: Axes, cells: np.ndarray) -> None:
 def _ticks(ax: Axes, rows: Sequence[str] | None, columns: Sequence[str] | None) -> None:
     """Labels in the middle of cells; long ones under columns are turned."""
     ax.tick_params(length=0)
-    for axis, labels in ((ax.yaxis, rows), (ax.xaxis, columns)):
+    height, width = (int(abs(np.subtract(*ends))) for ends in (ax.get_ylim(), ax.get_xlim()))
+    for axis, labels, size in ((ax.yaxis, rows, height), (ax.xaxis, columns, width)):
         if labels is None:
-            axis.set_major_locator(matplotlib.ticker.MaxNLocator(8, integer=True))
+            steps = (step for tens in (1, 10, 100, 1000) for step in (tens, 2 * tens, 5 * tens))
+            numbers = np.arange(0, size, next(step for step in steps if size / step <= 9))
+            axis.set_ticks(numbers + 0.5, [str(number) for number in numbers])
             ax.tick_params(axis=axis.axis_name, length=3)
         else:
-            axis.set_ticks(np.arange(len(labels)) + 0.5, [_text(name) for name in labels])
+            axis.set_ticks(np.arange(size) + 0.5, [_text(name) for name in labels])
     if columns is not None and (len(columns) > 12 or sum(map(_extent, columns)) > 44):
         ax.tick_params(axis="x", rotation=90 if len(columns) > 12 else 45)
         if len(columns) <= 12:
@@ -395,74 +410,6 @@ def mask_plot(
     style: dict[str, Any] = {"annotate": False, "colourbar": False, "vmax": 1.6, "mask": allowed}
     names: dict[str, Any] = {"title": title, "xlabel": xlabel, "ylabel": ylabel}
     return heatmap(allowed.astype(float), rows, columns, ax=ax, **style, **names)
-
-
-def shapes(
-    matrices: Sequence[tuple[str, str, str] | str],
-    *,
-    sizes: Mapping[str, float] | None = None,
-    ax: Axes | None = None,
-    title: str = "",
-) -> Figure:
-    """Matrices as rectangles to scale, the letters of their dimensions along their sides.
-
-    matrices: (name, rows, columns), with signs such as "·", "+", "=" between them. Names and
-        letters may be `W_Q`, `d_ff`, `K^T`. The sides that meet at a "·" must carry one letter.
-    sizes: length drawn for each letter, in addition to those the book uses (or a number's value).
-    """
-    lengths = {"1": 0.6, "B": 2, "T": 3, "S": 4, "V": 7, "d": 4, "d_k": 2, "d_v": 2, "d_ff": 6}
-    lengths |= {"h": 2, "L": 2} | dict(sizes or {})
-    if not matrices:
-        raise ValueError("shapes needs at least one matrix")
-    for before, sign, after in zip(matrices, matrices[1:], matrices[2:], strict=False):
-        if sign == "·" and before[2] != after[1]:
-            raise ValueError(
-                f"{before[0]} ({before[1]} × {before[2]}) · {after[0]} ({after[1]} × {after[2]}): "
-                f"the inner sides {before[2]} and {after[1]} differ"
-            )
-    unknown = [side for item in matrices if not isinstance(item, str) for side in item[1:]]
-    unknown = sorted({side for side in unknown if side not in lengths})
-    if unknown:
-        raise ValueError(f"no length is known for {', '.join(unknown)}: give it in sizes")
-
-    x, top = 0.0, 0.0
-    boxes: list[tuple[float, str, str, str]] = []
-    signs: list[tuple[float, str]] = []
-    for item in matrices:
-        if isinstance(item, str):
-            signs.append((x + 0.35, item))
-            x += 0.7 + 0.18 * (len(item) - 1)
-        else:
-            name, rows, columns = item
-            x += 0.9  # room for the letter on the left
-            boxes.append((x, name, rows, columns))
-            x += lengths[columns] + 0.35
-            top = max(top, lengths[rows] / 2)
-    unit = min(0.24, WIDTH / x)
-    fig, ax = _axes(ax, x * unit + 0.2, (2 * top + 2.2) * unit + (0.5 if title else 0.1))
-    for index, (left, name, rows, columns) in enumerate(boxes):
-        wide, high = lengths[columns], lengths[rows]
-        colour = PALETTE[index % 6]
-        rectangle = FancyBboxPatch(
-            (left, -high / 2),
-            wide,
-            high,
-            boxstyle="round,pad=0,rounding_size=0.12",
-            facecolor=_mix(colour, CARD, 0.75),
-            edgecolor=_legible(colour),
-            linewidth=1.2,
-        )
-        ax.add_patch(rectangle)
-        centre = {"ha": "center", "va": "center"}
-        ax.text(left + wide / 2, 0, _math(name), size=13, **centre)
-        ax.text(left - 0.42, 0, _math(rows), size=11.5, color=GREY, **centre)
-        ax.text(left + wide / 2, high / 2 + 0.55, _math(columns), size=11.5, color=GREY, **centre)
-    for middle, sign in signs:
-        ax.text(middle, 0, _text(sign), size=14, ha="center", va="center")
-    ax.set(xlim=(0, x), ylim=(-top - 0.4, top + 1.1), aspect="equal")
-    ax.axis("off")
-    _captions(ax, title, "", "")
-    return fig
 
 
 # --- charts -------------------------------------------------------------------------------------
@@ -510,6 +457,7 @@ def vectors(
             ha=horizontal,
             va=vertical,
             color=_legible(colour),
+            bbox={"facecolor": CARD, "edgecolor": "none", "pad": 1},
         )
     ax.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
     ax.set_aspect("equal")
@@ -569,41 +517,40 @@ def _end_labels(fig: Figure, ax: Axes, ends: list[tuple[str, str, float, float]]
     fig.draw_without_rendering()  # fixes the scale
     points = [ax.transData.transform((x, y)) * 72 / fig.dpi for _, _, x, y in ends]
     right = max(point[0] for point in points)
-    heights = _spread([float(point[1]) for point in points], 14.5)
+    floor = ax.get_window_extent().y0 * 72 / fig.dpi + 6
+    heights = _spread([float(point[1]) for point in points], 16, floor)
+    crowded = any(abs(height - point[1]) > 2 for height, point in zip(heights, points, strict=True))
     for (name, colour, x, y), point, height in zip(ends, points, heights, strict=True):
-        moved = abs(height - point[1]) > 2
         stem = {"arrowstyle": "-", "color": colour, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 2}
         ax.annotate(
             _text(name),
             (x, y),
-            xytext=(right - point[0] + (16 if moved else 7), height - point[1]),
+            xytext=(right - point[0] + (18 if crowded else 7), height - point[1]),
             textcoords="offset points",
             va="center",
             color=_legible(colour),
-            arrowprops=stem if moved else None,
+            arrowprops=stem if crowded else None,
             annotation_clip=False,
         )
 
 
-def _spread(wanted: list[float], gap: float) -> list[float]:
+def _spread(wanted: list[float], gap: float, floor: float) -> list[float]:
     """Positions at least `gap` apart, in the same order, as near as can be to those wanted."""
-    groups: list[list[int]] = []  # indices, lowest first; a group stands gap by gap
+
+    def bottom(group: list[int]) -> float:
+        mean = sum(wanted[index] for index in group) / len(group)
+        return max(floor, mean - gap * (len(group) - 1) / 2)
+
+    groups: list[list[int]] = []  # of indices, lowest first; the members of a group touch
     for index in sorted(range(len(wanted)), key=wanted.__getitem__):
         groups.append([index])
-        while len(groups) > 1 and _bottom(groups[-1], wanted, gap) < (
-            _bottom(groups[-2], wanted, gap) + gap * len(groups[-2])
-        ):
+        while len(groups) > 1 and (bottom(groups[-1]) < bottom(groups[-2]) + gap * len(groups[-2])):
             groups[-2:] = [groups[-2] + groups[-1]]
     placed = [0.0] * len(wanted)
     for group in groups:
         for step, index in enumerate(group):
-            placed[index] = _bottom(group, wanted, gap) + gap * step
+            placed[index] = bottom(group) + gap * step
     return placed
-
-
-def _bottom(group: list[int], wanted: list[float], gap: float) -> float:
-    """Lowest position of a group that stands gap by gap around the mean of what it wanted."""
-    return sum(wanted[index] for index in group) / len(group) - gap * (len(group) - 1) / 2
 
 
 def bars(
@@ -645,7 +592,10 @@ def bars(
     ax.set_xticks([])
     ax.tick_params(axis="y", length=0)
     ax.spines[:].set_visible(False)
-    ax.margins(x=0.1, y=0.02)
+    low, high = min(0.0, numbers.min()), max(0.0, numbers.max())
+    room = 0.16 * ((high - low) or 1.0)  # for the values
+    ax.set_xlim(low - room if low else 0, high + room if high or not low else 0)
+    ax.margins(y=0.02)
     _captions(ax, title, xlabel, "")
     return fig
 
@@ -680,6 +630,14 @@ def _box(
     ax.add_patch(FancyBboxPatch((left, bottom), *size, boxstyle=shape, **style))
 
 
+def _word(
+    ax: Axes, x: float, y: float, text: str, size: float, colour: str = INK, **style: Any
+) -> None:
+    """Text whose capitals are centred on y, so that neighbours share a baseline."""
+    style = {"ha": "center", "va": "baseline", "zorder": 4, **style}
+    ax.text(x, y - 0.5 * size, text, size=size, color=colour, **style)
+
+
 def _route(
     ax: Axes,
     points: Sequence[tuple[float, float]],
@@ -711,6 +669,65 @@ def _route(
     outline = Outline([*vertices, corners[-1]], [*codes, Outline.LINETO])
     style = {"facecolor": "none", "edgecolor": colour, "linewidth": linewidth, "zorder": zorder}
     ax.add_patch(PathPatch(outline, linestyle=(0, (4, 2.5)) if dashed else "-", **style))
+
+
+def shapes(
+    matrices: Sequence[tuple[str, str, str] | str],
+    *,
+    sizes: Mapping[str, float] | None = None,
+    title: str = "",
+) -> Figure:
+    """Matrices as rectangles to scale, the letters of their dimensions along their sides.
+
+    matrices: (name, rows, columns), with signs such as "·", "+", "=" between them. Names and
+        letters may be `W_Q`, `d_ff`, `K^T`. The sides that meet at a "·" must carry one letter.
+    sizes: length drawn for a letter, beside or instead of those that the book uses.
+    """
+    lengths = {"1": 0.6, "B": 2, "T": 3, "S": 4, "V": 7, "d": 4, "d_k": 2, "d_v": 2, "d_ff": 6}
+    lengths |= {"h": 2, "L": 2} | dict(sizes or {})
+    boxes = [item for item in matrices if not isinstance(item, str)]
+    if not boxes:
+        raise ValueError("shapes needs at least one matrix")
+    unknown = sorted({side for box in boxes for side in box[1:] if side not in lengths})
+    if unknown:
+        raise ValueError(f"no length is known for {', '.join(unknown)}: give it in sizes")
+    for before, sign, after in zip(matrices, matrices[1:], matrices[2:], strict=False):
+        if isinstance(before, str) or isinstance(after, str) or sign != "·":
+            continue
+        if before[2] != after[1]:
+            raise ValueError(
+                f"{before[0]} ({before[1]} × {before[2]}) · {after[0]} ({after[1]} × {after[2]}): "
+                f"the inner sides {before[2]} and {after[1]} differ"
+            )
+
+    sign_widths = {item: 20 + _wide(item, 14) for item in matrices if isinstance(item, str)}
+    margins = {box: 10 + _wide(_math(box[1]), 11.5) for box in boxes}  # the letter on the left
+    fixed = sum(sign_widths[i] if isinstance(i, str) else margins[i] + 4 for i in matrices)
+    unit = min(24.0, (100 * WIDTH - fixed) / sum(lengths[box[2]] for box in boxes))
+    if unit < 6:
+        raise ValueError(f"{len(matrices)} matrices and signs do not fit on one line: split them")
+    high = unit * max(lengths[box[1]] for box in boxes)
+    width = fixed + unit * sum(lengths[box[2]] for box in boxes)
+    fig, ax = _canvas(width, high + 34 + (30 if title else 0))
+    x, middle = 0.0, 6 + high / 2
+    for item in matrices:
+        if isinstance(item, str):
+            ax.text(x + sign_widths[item] / 2, middle, _text(item), size=14, **CENTRED)
+            x += sign_widths[item]
+            continue
+        name, rows, columns = item
+        wide, tall = unit * lengths[columns], unit * lengths[rows]
+        x += margins[item]
+        shades = _shades(PALETTE[boxes.index(item) % 6], True)
+        _box(ax, (x + wide / 2, middle), (wide, tall), corner=3, **shades)
+        ax.text(x + wide / 2, middle, _math(name), size=13, **CENTRED)
+        ax.text(x - 6, middle, _math(rows), size=11.5, color=GREY, ha="right", va="center")
+        above = middle + tall / 2 + 12
+        ax.text(x + wide / 2, above, _math(columns), size=11.5, color=GREY, **CENTRED)
+        x += wide + 4
+    if title:
+        ax.text(0, high + 52, _text(title), size=12, va="center")
+    return fig
 
 
 STATES = {
@@ -784,21 +801,28 @@ def tree(
     for parent, child in edges:
         (x0, y0), (x1, y1) = centre[parent], centre[child]
         middle, best = (x0 + wide / 2 + x1 - wide / 2) / 2, child in onpath
-        points = [(x0 + wide / 2, y0), (middle, y0), (middle, y1), (x1 - wide / 2, y1)]
+        turn = [(middle, y0), (middle, y1)] if abs(y0 - y1) > 0.1 else []
+        points = [(x0 + wide / 2, y0), *turn, (x1 - wide / 2, y1)]
         colour = VERMILLION if best else "#b9b9b5"
-        _route(ax, points, colour=colour, linewidth=2.4 if best else 1.2, head=False, zorder=0.5)
+        _route(
+            ax,
+            points,
+            colour=colour,
+            linewidth=2.4 if best else 1.2,
+            head=False,
+            zorder=0.6 if best else 0.5,
+        )
     for index, (token, score, state) in enumerate(nodes):
         x, y = centre[index]
         _node(ax, (x, y), wide, state)
         quiet = state == "pruned"
-        middle = {"ha": "center", "va": "center"}
-        ax.text(x, y, _text(token), size=10.5, color=GREY if quiet else INK, **middle)
-        ax.text(x, y - 20, f"{score:.2f}".replace("-", "−"), size=9, color=GREY, **middle)
+        _word(ax, x, y, _text(token), 10.5, GREY if quiet else INK)
+        _word(ax, x, y - 20, f"{score:.2f}".replace("-", "−"), 9, GREY)
     x = 14.0
     for state in [state for state in STATES if any(state == node[2] for node in nodes)]:
         _node(ax, (x + 11, 9), 22, state, 12)
-        ax.text(x + 28, 8.5, STATES[state], size=9, color=GREY, va="center")
-        x += 42 + 6.3 * len(STATES[state])
+        _word(ax, x + 28, 9, STATES[state], 9, GREY, ha="left")
+        x += 46 + _wide(STATES[state], 9)
     if title:
         ax.text(10, height - 14, _text(title), size=12, va="center")
     return fig
@@ -823,7 +847,7 @@ ENC, DEC = 147, 413
 BOXES = {
     "src_emb": ((ENC, 73), (166, 26), "Embedding", PURPLE),
     "tgt_emb": ((DEC, 73), (166, 26), "Embedding", PURPLE),
-    "pe": ((280, 108), (140, 26), "Positional encoding", GREEN),
+    "pe": ((280, 108), (156, 26), "Positional encoding", GREEN),
     "enc_attn": ((ENC, 180), (166, 28), "Self-attention", ORANGE),
     "enc_norm1": ((ENC, 217), (166, 22), "Add & norm", YELLOW),
     "enc_ff": ((ENC, 267), (166, 26), "Feed-forward", SKY),
@@ -839,7 +863,7 @@ BOXES = {
     "loss": ((207, 443), (114, 26), "Loss", VERMILLION),
 }
 ATTENTION = {"enc_attn", "dec_self", "dec_cross"}
-FRAMES = {"enc_frame": (139, 132, 326, 84), "dec_frame": (421, 132, 414, 506)}
+FRAMES = {"enc_frame": (139, 132, 326), "dec_frame": (421, 132, 414)}
 
 # Each line: the part it belongs to, and its points. A line into a box belongs to that box.
 LINES = [
@@ -847,8 +871,8 @@ LINES = [
     ("tgt_emb", [(DEC, 46), (DEC, 60)]),
     ("pe", [(ENC, 86), (ENC, 98)]),
     ("pe", [(DEC, 86), (DEC, 98)]),
-    ("pe", [(210, 108), (ENC + 10, 108)]),
-    ("pe", [(350, 108), (DEC - 10, 108)]),
+    ("pe", [(202, 108), (ENC + 10, 108)]),
+    ("pe", [(358, 108), (DEC - 10, 108)]),
     ("enc_norm1", [(ENC, 194), (ENC, 206)]),
     ("enc_ff", [(ENC, 228), (ENC, 254)]),
     ("enc_norm2", [(ENC, 280), (ENC, 292)]),
@@ -897,12 +921,12 @@ CHAPTERS = {
     "attention": (
         "Attention",
         "Every position asks, and takes from each\nanswer the share that fits its question.",
-        ATTENTION,
+        {*ATTENTION, "memory"},
     ),
     "multi_head": (
         "Multi-head attention",
         "Several attentions side by side,\neach in its own projection.",
-        {*ATTENTION, "heads"},
+        {*ATTENTION, "heads", "memory"},
     ),
     "residual_norm": (
         "Residual and norm",
@@ -972,20 +996,19 @@ def architecture(lit: str | tuple[str, ...] = ()) -> Figure:
     parts = set(WHOLE) if not names else set().union(*(CHAPTERS[name][2] for name in names))
     fig, ax = _canvas(560, 560)
 
-    for frame, (x, bottom, top, tag) in FRAMES.items():
+    for frame, (x, bottom, top) in FRAMES.items():
         on = frame in parts
-        middle, size = (x, (bottom + top) / 2), (210, top - bottom)
-        edge = INK if on else OFF
-        _box(ax, middle, size, fill="#f6f6f4", edge=edge, corner=10, linewidth=1.3, zorder=0)
-        style: dict[str, Any] = {"ha": "center", "va": "center", "color": INK if on else GREY}
-        ax.text(tag, top, "× L", size=11, bbox={"fc": CARD, "ec": "none", "pad": 1.5}, **style)
+        middle, size, edge = (x, (bottom + top) / 2), (210, top - bottom), INK if on else OFF
+        _box(ax, middle, size, fill="#f6f6f4", edge=edge, corner=10, linewidth=1.1, zorder=0)
+        corner, side = (x - 101, "left") if frame == "enc_frame" else (x + 101, "right")
+        ax.text(corner, top + 6, "× L", size=11, ha=side, color=INK if on else GREY)
 
     for part, points in LINES:
         on = part in parts
         _route(ax, points, colour=INK if on else OFF, zorder=2 if on else 1)
     ax.text(214, 361, "Z", size=10.5, color=INK if "memory" in parts else GREY, ha="center")
     ax.text(298, 275, "K, V", size=9, color=INK if "memory" in parts else GREY, ha="center")
-    ax.text(DEC + 7, 245, "Q", size=9, color=INK if "dec_cross" in parts else GREY, va="center")
+    ax.text(DEC + 9, 247, "Q", size=9, color=INK if "dec_cross" in parts else GREY, va="center")
 
     for part, ((x, y), (wide, high), text, colour) in BOXES.items():
         if part == "loss" and part not in parts:
@@ -998,8 +1021,7 @@ def architecture(lit: str | tuple[str, ...] = ()) -> Figure:
                 _box(ax, (x + shift, y + shift), (wide - 6, high - 6), zorder=3, **behind)
             x, y, wide, high = x - 3, y - 3, wide - 6, high - 6
         _box(ax, (x, y), (wide, high), zorder=3, **shades)
-        style = {"ha": "center", "va": "center", "color": INK if on else GREY, "zorder": 4}
-        ax.text(x, y - 0.5, text, size=10.5, **style)
+        _word(ax, x, y, text, 10.5, INK if on else GREY)
 
     for x in (ENC, DEC):  # the sum of vector and position
         on = "pe" in parts
@@ -1009,12 +1031,17 @@ def architecture(lit: str | tuple[str, ...] = ()) -> Figure:
         for dx, dy in ((5, 0), (0, 5)):
             ax.plot((x - dx, x + dx), (108 - dy, 108 + dy), color=ink, linewidth=1.2, zorder=4)
 
-    source = [label("小明", "Xiaoming"), label("开始", "starts"), label("工作", "working")]
-    source = [token.split(" ")[0] for token in source]
+    words = (("小明", "Xiaoming"), ("开始", "starts"), ("工作", "working"))
+    source = [word if _text(word) == word else gloss for word, gloss in words]
     target = ["BOS", "Xiaoming", "starts", "working", "EOS"]
     _chips(ax, (ENC, 34), source, "src" in parts, "source", 10)
-    _chips(ax, (DEC, 34), target[:-1], "tgt" in parts, "target, shifted right", 10)
-    _chips(ax, (DEC, 522), target[1:], "out" in parts, "next tokens", 546)
+    fed = _chips(ax, (DEC, 34), target[:-1], "tgt" in parts, "target, shifted right", 10)
+    chosen = _chips(ax, (DEC, 522), target[1:], "out" in parts, "next tokens", 546)
+    if "loop" in parts:
+        red = _legible(VERMILLION)
+        loop = [(chosen, 522), (546, 522), (546, 34), (fed, 34)]
+        _route(ax, loop, colour=red, linewidth=1.6, zorder=2)
+        ax.text(536, 452, "append", size=9, color=red, rotation=270, ha="center", va="center")
 
     if names:
         heading = " + ".join(CHAPTERS[name][0] for name in names)
@@ -1029,23 +1056,24 @@ def _shades(colour: str, on: bool) -> dict[str, Any]:
     """Fill and edge of a box, lit or not."""
     if not on:
         return {"fill": "#fafaf9", "edge": OFF, "linewidth": 0.9}
-    return {"fill": _mix(colour, CARD, 0.62), "edge": _mix(colour, INK, 0.45), "linewidth": 1.4}
+    return {"fill": _mix(colour, CARD, 0.66), "edge": _mix(colour, INK, 0.45), "linewidth": 1.4}
 
 
 def _chips(
     ax: Axes, centre: tuple[float, float], tokens: list[str], on: bool, caption: str, height: float
-) -> None:
-    """Tokens in small boxes side by side, with a caption."""
-    sizes = [14 + 6.6 * (_extent(token) - 1) for token in tokens]
-    x = centre[0] - (sum(sizes) + 4 * (len(tokens) - 1)) / 2
-    style: dict[str, Any] = {"ha": "center", "va": "center", "color": INK if on else GREY}
+) -> float:
+    """Tokens in small boxes side by side, with a caption. Returns where they end on the right."""
+    sizes = [14 + _wide(token, 9.5) for token in tokens]
+    total = sum(sizes) + 4 * (len(tokens) - 1)
+    x, ink = centre[0] - total / 2, INK if on else GREY
     for token, wide in zip(tokens, sizes, strict=True):
         edge, fill = (INK, "#e9e9e6") if on else (OFF, CARD)
         place = (x + wide / 2, centre[1])
         _box(ax, place, (wide, 24), fill=fill, edge=edge, linewidth=1.1, zorder=3)
-        ax.text(place[0], place[1] - 0.5, token, size=9.5, zorder=4, **style)
+        _word(ax, *place, token, 9.5, ink)
         x += wide + 4
-    ax.text(centre[0], height, caption, size=9, **style)
+    _word(ax, centre[0], height, caption, 9, ink)
+    return centre[0] + total / 2
 
 
 def _extras(ax: Axes, parts: set[str]) -> None:
@@ -1058,24 +1086,22 @@ def _extras(ax: Axes, parts: set[str]) -> None:
         dashed: dict[str, Any] = {"colour": red, "linewidth": 1.6, "dashed": True, "zorder": 2}
         _route(ax, [(264, 443), (330, 443)], **dashed)
         _route(ax, [(150, 443), (14, 443), (14, 73), (64, 73)], **dashed)
-        _route(ax, [(14, 250), (14, 229), (34, 229)], **dashed)
+        _route(ax, [(14, 237), (14, 229), (34, 229)], **dashed)
         ax.text(82, 454, "gradient", color=red, **small)
-    if "loop" in parts:
-        loop = [(514, 522), (546, 522), (546, 34), (518, 34)]
-        _route(ax, loop, colour=red, linewidth=1.6, zorder=2)
-        ax.text(536, 452, "append", color=red, rotation=270, **small)
     if "tie" in parts:
         purple = _legible(PURPLE)
         tie = [(496, 73), (540, 73), (540, 443), (496, 443)]
         _route(ax, tie, colour=purple, linewidth=1.6, dashed=True, head=False, zorder=2)
         ax.text(550, 270, "one matrix", color=purple, rotation=270, **small)
     if "window" in parts:
-        for row in range(7):
-            for column in range(7):
-                near = abs(row - column) <= 1
-                fill = _mix(ORANGE, CARD, 0.2 if near else 1.0)
-                place = (84 + 13 * column, 462 - 13 * row)
-                _box(ax, place, (12, 12), fill=fill, edge=FAINT, linewidth=0.6, corner=1)
+        for left, name, ahead in ((20, "encoder", 1), (136, "decoder", 0)):
+            for row in range(7):
+                for column in range(7):
+                    near = -2 + ahead <= column - row <= ahead
+                    fill = _mix(ORANGE, CARD, 0.2 if near else 1.0)
+                    place = (left + 13 * column, 470 - 13 * row)
+                    _box(ax, place, (12, 12), fill=fill, edge=FAINT, linewidth=0.6, corner=1)
+            _word(ax, left + 39, 375, name, 9, GREY)
     if "cut" in parts:
         for slope in (-1, 1):
             ax.plot((271, 289), (320 - 9 * slope, 320 + 9 * slope), color=red, linewidth=2.4)
