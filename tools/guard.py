@@ -39,6 +39,12 @@ TAGS = (
     "remove-stderr",  # what is written to stderr is meant, and not shown
     "setup",  # seeds and drawing settings; one a chapter
 )
+# chapters whose module has another name
+MODULES = {"00_preface": "__init__", "A2_command_line": "__main__"}
+# what a chapter must do without: it runs offline, and finds the package because it is installed
+FORBIDDEN = re.compile(
+    r"\b(sys\.path|(?:import|from) +(?:torchtext|requests|urllib|wget|pickle))\b", re.MULTILINE
+)
 SECTIONS = ("What we built", "What was checked", "Exercises")
 DIRECTIVE = re.compile(r"#\| (export|default_exp [a-z_]+)")
 # anything that was probably meant as a directive
@@ -53,46 +59,48 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 def problems(path: Path) -> list[str]:
     """Everything wrong with one chapter, each as a line that names the cell."""
     notebook = nbformat.read(path, as_version=4)
-    found = []
-    if re.match(r"(?!00)\d\d_", path.name):  # preface and appendices have other sections
-        found = [f"{path.name}: {problem}" for problem in whole_chapter(notebook, path.stem)]
+    first = notebook.cells[0]
+    if not (first.cell_type == "markdown" and re.match(r"# \S.*\n+> \S", first.source)):
+        return [f"{path.name}: the first cell must be '# Title' and below it '> summary'"]
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    found = [f"{path.name}: {problem}" for problem in module_problems(code, path.stem)]
+    if re.match(r"(?!00)\d\d_", path.name):  # preface and appendices have other sections
+        found += [f"{path.name}: {problem}" for problem in section_problems(notebook)]
     for number, cell in enumerate(code, 1):
         where = f"{path.name}, code cell {number} ({cell.get('id')})"
         found += [f"{where}: {problem}" for problem in one_cell(cell, number, path.stem)]
     return found
 
 
-def whole_chapter(notebook: NotebookNode, stem: str) -> Iterator[str]:
-    """Sections, opening question, map, and the module's name."""
+def section_problems(notebook: NotebookNode) -> Iterator[str]:
+    """Title, opening question, map and closing sections."""
     prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
-    if not (prose and re.search(r"^# \S", prose[0], re.MULTILINE)):
-        yield "the first cell must hold the title (# …)"
     if not any(mark in text for text in prose[:2] for mark in "?？"):
         yield "no opening question in the first two text cells"
+    if not any(
+        "figures.architecture(" in cell.source and any(images(cell)) for cell in notebook.cells
+    ):
+        yield "no map: figures.architecture(…) must draw where we are"
     sections = re.split(r"^## +(.*?)\s*$", "\n".join(prose), flags=re.MULTILINE)
     bodies = dict(zip(sections[1::2], sections[2::2], strict=True))
     for section in SECTIONS:
-        if section not in bodies:
-            yield f"no section '## {section}'"
-        elif not bodies[section].strip():
-            yield f"section '## {section}' is empty"
-    if not re.search(r"^\|.*\|\s*\n\|[ :|-]+\|\s*\n\|", bodies.get("What was checked", "|"), re.M):
+        if not bodies.get(section, "").strip():
+            yield f"no section '## {section}', or nothing in it"
+    if not re.search(r"^\|.*\|\s*\n\|[ :|-]+\|\s*\n\|", bodies.get("What was checked", ""), re.M):
         yield "no table under '## What was checked'"
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    if not any("figures.architecture(" in cell.source and any(images(cell)) for cell in code):
-        yield "no map: figures.architecture(…) must draw where we are"
-    if sum("setup" in cell.metadata.get("tags", []) for cell in code) > 1:
-        yield "more than one cell tagged 'setup'"
-    first_lines = [cell.source.split("\n", 1)[0] for cell in code]
-    modules = [line.split()[-1] for line in first_lines if line.startswith("#| default_exp ")]
-    name = stem.split("_", 1)[1]
+
+
+def module_problems(code: list[NotebookNode], stem: str) -> Iterator[str]:
+    """One module a chapter, named like it, and offline."""
+    lines = [line for cell in code for line in cell.source.split("\n", 1)[:1]]
+    modules = [line.split()[-1] for line in lines if line.startswith("#| default_exp ")]
+    name = MODULES.get(stem) or stem.split("_", 1)[1]
     if modules not in ([], [name]):
         yield f"'#| default_exp' must name {name} once, not {modules}"
-    if "#| export" in first_lines and not modules:
-        yield f"exports without '#| default_exp {name}'"
-    if modules and "#| export" not in first_lines:
-        yield "'#| default_exp' but no exported cell"
+    if bool(modules) != ("#| export" in lines):
+        yield f"'#| export' and '#| default_exp {name}' go together"
+    if sum("setup" in cell.metadata.get("tags", []) for cell in code) > 1:
+        yield "more than one cell tagged 'setup'"
 
 
 def one_cell(cell: NotebookNode, number: int, stem: str) -> Iterator[str]:
@@ -107,6 +115,9 @@ def one_cell(cell: NotebookNode, number: int, stem: str) -> Iterator[str]:
         yield f"unknown tag {tag!r}; known are {', '.join(TAGS)}"
     if cell.source.rstrip().endswith(";"):
         yield "ends with ';', which nbval does not honour: assign the value to _ instead"
+    forbidden = FORBIDDEN.search(cell.source)
+    if forbidden:
+        yield f"{forbidden[1]!r} has no place in a chapter"
     if NBVAL_COMMENT.search(cell.source):
         yield "nbval is steered by tags, not by comments"
     ignored = (stem, cell.get("id")) in IGNORED_OUTPUTS
