@@ -1,0 +1,331 @@
+"""transformer.training: batches, schedule, Adam, accumulation, checkpoints, resuming."""
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transformer import Tokenizer, Trainer, TrainingConfig, Transformer, TransformerConfig
+from transformer import training as tr
+from transformer.tokens import frame, pad
+
+PAIRS = [([4 + i % 9, 5 + i % 7], frame([4 + i % 9] * (1 + i % 5))) for i in range(60)]
+
+
+def tiny_model(dropout=0.1, seed=0, vocab_size=14):
+    torch.manual_seed(seed)
+    return Transformer(
+        TransformerConfig(
+            vocab_size, d_model=16, heads=2, d_ff=32, layers=1, dropout=dropout, max_len=16
+        )
+    )
+
+
+def tiny_trainer(folder=None, **changes):
+    recipe = TrainingConfig(epochs=2, max_tokens=30, warmup=5, save_every=10_000)
+    return Trainer(tiny_model(), PAIRS, replace(recipe, **changes), folder, progress=False)
+
+
+# Batches
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=200),
+    st.integers(31, 200),
+    st.integers(0, 100),
+    st.integers(1, 10),
+)
+@settings(max_examples=100, deadline=None)
+def test_batches_hold_each_pair_once_and_keep_the_limit(sizes, max_tokens, seed, pool):
+    pairs = [([5] * source, frame([5] * (target - 1))) for source, target in sizes]
+    batches = tr.token_batches(pairs, max_tokens, seed, pool)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(pairs)))
+    for batch in batches:
+        assert batch
+        assert len(batch) * max(len(pairs[i][0]) for i in batch) <= max_tokens
+        assert len(batch) * max(len(pairs[i][1]) - 1 for i in batch) <= max_tokens
+    assert batches == tr.token_batches(pairs, max_tokens, seed, pool)
+
+
+def test_batches_differ_between_seeds_and_waste_little():
+    lengths = torch.randint(1, 40, (5000,), generator=torch.Generator().manual_seed(0)).tolist()
+    pairs = [([5] * n, frame([5] * n)) for n in lengths]
+    batches = tr.token_batches(pairs, 1000, seed=0)
+    assert batches != tr.token_batches(pairs, 1000, seed=1)
+    real = sum(lengths[i] for batch in batches for i in batch)
+    filled = sum(len(batch) * max(lengths[i] for i in batch) for batch in batches)
+    assert real / filled > 0.95
+
+
+def test_batches_refuse_what_does_not_fit():
+    with pytest.raises(ValueError, match="longest of 6 tokens.*max_tokens 5"):
+        tr.token_batches([([5] * 6, frame([5]))], 5)
+    with pytest.raises(ValueError, match="0 pairs"):
+        tr.token_batches([], 5)
+
+
+# The schedule
+
+
+def test_schedule_values_of_the_paper():
+    """Case T6."""
+    for step, rate in ((1, 1.746928e-07), (4000, 6.987712e-04), (16_000, 3.493856e-04)):
+        assert tr.noam_rate(step, 512, 4000) == pytest.approx(rate, rel=1e-6)
+    rates = [tr.noam_rate(step, 512, 400) for step in range(1, 2000)]
+    assert rates.index(max(rates)) + 1 == 400
+
+
+@pytest.mark.parametrize(("step", "warmup"), [(0, 4000), (-1, 4000), (1, 0)])
+def test_schedule_refuses_step_zero(step, warmup):
+    """Case T6."""
+    with pytest.raises(ValueError, match=f"step {step} and warmup {warmup}"):
+        tr.noam_rate(step, 512, warmup)
+
+
+# One update
+
+
+def test_first_update_is_adam_with_the_scheduled_rate():
+    """The first Adam step is rate · g / (|g| + ε) for each parameter, whatever its size."""
+    trainer = tiny_trainer(clip=1e9)
+    trainer.model = tiny_model(dropout=0.0).double()
+    trainer.__post_init__()
+    before = {n: w.detach().clone() for n, w in trainer.model.named_parameters()}
+    source, target = pad([PAIRS[0][0]]), pad([PAIRS[0][1]])
+    loss, tokens = tr.translation_loss(trainer.model, source, target, 0.1)
+    gradients = torch.autograd.grad(loss / tokens, list(trainer.model.parameters()))
+    reported = trainer.update([[0]])
+    assert reported == pytest.approx(loss.item() / tokens, abs=1e-12)
+    rate = tr.noam_rate(1, 16, 5, trainer.config.factor)
+    for (name, weight), g in zip(trainer.model.named_parameters(), gradients):
+        expected = before[name] - rate * g / (g.abs() + 1e-9)
+        torch.testing.assert_close(weight.detach(), expected, atol=1e-12, rtol=0)
+
+
+def test_accumulation_equals_the_joined_batch():
+    weights = []
+    for group in ([[0, 1, 2], [3, 4, 9, 14]], [[0, 1, 2, 3, 4, 9, 14]]):
+        trainer = tiny_trainer(clip=0.1)
+        trainer.model = tiny_model(dropout=0.0).double()
+        trainer.__post_init__()
+        trainer.update(group)
+        weights.append(torch.cat([w.detach().flatten() for w in trainer.model.parameters()]))
+    torch.testing.assert_close(weights[0], weights[1], atol=1e-9, rtol=0)
+
+
+def test_accumulation_groups_the_batches():
+    one, three = tiny_trainer().updates(), tiny_trainer(accumulate=3).updates()
+    assert [batch for group in three for batch in group] == [group[0] for group in one]
+    assert {len(group) for group in three[:-1]} == {3}
+
+
+def test_not_a_number_stops_and_keeps_the_weights():
+    trainer = tiny_trainer()
+    with torch.no_grad():
+        trainer.model.output.weight[5] = math.nan
+    before = [w.detach().clone() for w in trainer.model.parameters()]
+    with pytest.raises(ValueError, match="loss is nan at update 1"):
+        trainer.update([[0, 1]])
+    for old, new in zip(before, trainer.model.parameters()):
+        assert torch.equal(old.nan_to_num(7), new.detach().nan_to_num(7))
+
+
+def test_bfloat16_keeps_float32_weights_and_a_close_loss():
+    a = tiny_trainer().update([[0, 1, 2, 3]])  # each trainer seeds dropout when it is made
+    mixed = tiny_trainer(precision="bfloat16")
+    b = mixed.update([[0, 1, 2, 3]])
+    assert a != b
+    assert a == pytest.approx(b, rel=0.02)
+    assert all(w.dtype == torch.float32 and w.isfinite().all() for w in mixed.model.parameters())
+
+
+# Checkpoints
+
+
+def test_resuming_is_bit_identical_in_the_same_process(tmp_path):
+    """Case T12, in the middle of an epoch and at its end."""
+    whole = tiny_trainer()
+    losses = whole.fit()
+    per_epoch = len(whole.updates())
+    for stop in (3, per_epoch):
+        killed = tiny_trainer(tmp_path)
+        for group in killed.updates()[:stop]:
+            killed.losses.append(killed.update(group))
+            killed.batch += 1
+        if stop == per_epoch:
+            killed.epoch, killed.batch = 1, 0
+        killed.save()
+        torch.manual_seed(12345)
+        resumed = tiny_trainer(tmp_path)
+        resumed.resume()
+        assert resumed.fit() == losses
+        for a, b in zip(whole.model.parameters(), resumed.model.parameters()):
+            assert torch.equal(a, b)
+
+
+CHILD = """
+import json, sys
+sys.path.insert(0, {tests!r})
+import test_training as t
+from pathlib import Path
+trainer = t.tiny_trainer(Path({folder!r}))
+if {resume}:
+    trainer.resume()
+updates = trainer.updates()
+for group in updates[trainer.batch:{until}]:
+    trainer.losses.append(trainer.update(group)); trainer.batch += 1
+trainer.save()
+print(json.dumps(trainer.losses))
+"""
+
+
+def test_resuming_in_a_new_process_with_another_hash_seed(tmp_path):
+    """Case T12: 6 updates against 3 + save + new process + 3."""
+
+    def child(folder, resume, until, hash_seed):
+        folder.mkdir(exist_ok=True)
+        code = CHILD.format(
+            tests=str(tr.Path(__file__).parent), folder=str(folder), resume=resume, until=until
+        )
+        result = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True, text=True, check=True,
+            env={"PYTHONHASHSEED": hash_seed, "PATH": "", "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        return json.loads(result.stdout)
+
+    whole = child(tmp_path / "a", False, 6, "0")
+    assert len(whole) == 6
+    assert child(tmp_path / "b", False, 3, "1") == whole[:3]
+    assert child(tmp_path / "b", True, 6, "2") == whole
+    a, _ = tr.read_tensors(tmp_path / "a" / "checkpoint.safetensors")
+    b, _ = tr.read_tensors(tmp_path / "b" / "checkpoint.safetensors")
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_checkpoint_holds_nothing_pickled(tmp_path):
+    """Case T13: only tensors and JSON, whatever torch.load's default is."""
+    trainer = tiny_trainer(tmp_path)
+    trainer.update([[0]])
+    trainer.save()
+    raw = (tmp_path / "checkpoint.safetensors").read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + size])
+    assert json.loads(header["__metadata__"]["facts"])["step"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
+
+
+def test_foreign_and_damaged_checkpoints_are_refused(tmp_path):
+    trainer = tiny_trainer(tmp_path)
+    trainer.save()
+    with pytest.raises(ValueError, match="another configuration"):
+        tiny_trainer(tmp_path, seed=7).resume()
+    path = tmp_path / "checkpoint.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ValueError, match="damaged"):
+        tiny_trainer(tmp_path).resume()
+    path.write_text("<html>404</html>")
+    with pytest.raises(ValueError, match="damaged"):
+        tiny_trainer(tmp_path).resume()
+    path.unlink()
+    with pytest.raises(ValueError, match="no such file"):
+        tiny_trainer(tmp_path).resume()
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "w.safetensors"
+    tr.write_tensors(path, {"x": torch.zeros(3)}, {})
+
+    def full_disk(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tr, "save_file", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        tr.write_tensors(path, {"x": torch.ones(3)}, {})
+    assert torch.equal(tr.read_tensors(path)[0]["x"], torch.zeros(3))
+
+
+# Models on disk
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_save_load_same_logits(tmp_path, tied, norm_first):
+    tokenizer = Tokenizer.train(["我 爱 中国 I love China you"])
+    config = TransformerConfig(
+        len(tokenizer), d_model=16, heads=2, d_ff=32, layers=2, tied=tied, norm_first=norm_first
+    )
+    model = Transformer(config).eval()
+    tr.save(model, tokenizer, tmp_path / "m")
+    again, vocabulary = tr.load(tmp_path / "m")
+    source, target = pad([tokenizer.encode("我 爱 中国")]), pad([frame([4, 5])])
+    assert torch.equal(model(source, target), again(source, target))
+    assert again.config == config
+    assert not again.training
+    assert vocabulary.decode(vocabulary.encode("I love China")) == "I love China"
+    assert (again.output is again.source_embedding) == tied
+
+
+def test_load_names_what_is_missing_or_damaged(tmp_path):
+    tokenizer = Tokenizer.train(["a b"])
+    tr.save(tiny_model(vocab_size=len(tokenizer)), tokenizer, tmp_path)
+    for name in ("config.json", "vocabulary.json", "weights.safetensors"):
+        good = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(good[: len(good) // 2])
+        with pytest.raises(ValueError, match=name):
+            tr.load(tmp_path)
+        (tmp_path / name).unlink()
+        with pytest.raises(ValueError, match=f"no {name}"):
+            tr.load(tmp_path)
+        (tmp_path / name).write_bytes(good)
+    tr.load(tmp_path)
+
+
+def test_weights_of_another_model_are_refused():
+    weights = tr.named_weights(tiny_model())
+    with pytest.raises(ValueError, match=r"shape \(14, 16\), need \(15, 16\)"):
+        tr.load_weights(tiny_model(vocab_size=15), weights)
+    weights.pop("source_embedding.weight")
+    with pytest.raises(ValueError, match="do not fit"):
+        tr.load_weights(tiny_model(), weights)
+
+
+def test_average_is_the_mean():
+    a, b = tr.named_weights(tiny_model(seed=0)), tr.named_weights(tiny_model(seed=1))
+    mean = tr.average_weights([a, b])
+    for name in a:
+        torch.testing.assert_close(mean[name], (a[name] + b[name]) / 2)
+    with pytest.raises(ValueError, match="no checkpoints"):
+        tr.average_weights([])
+
+
+def test_exact_match():
+    assert tr.exact_match(["a", "b", "c"], ["a", "b", "d"]) == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match="1 hypotheses for 2 references"):
+        tr.exact_match(["a"], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 0}, "epochs is 0"),
+        ({"max_tokens": 0}, "max_tokens is 0"),
+        ({"precision": "float16"}, "precision is 'float16'"),
+    ],
+)
+def test_configuration_is_checked(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TrainingConfig(**changes)
+
+
+def test_training_learns():
+    trainer = tiny_trainer(epochs=8, factor=0.5)
+    losses = trainer.fit()
+    assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
