@@ -23,6 +23,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from cycler import cycler
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex, to_rgb
@@ -31,6 +32,7 @@ from matplotlib.ft2font import FT2Font
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, PathPatch, Polygon
 from matplotlib.path import Path as Outline
 from matplotlib.textpath import TextPath
+from matplotlib.ticker import MaxNLocator
 
 FONT = Path(__file__).resolve().parent.parent / "data" / "fonts" / "NotoSansCJKsc-subset.otf"
 LATIN = "DejaVu Sans"
@@ -91,7 +93,7 @@ def setup() -> None:
             "axes.titlepad": 9,
             "axes.spines.top": False,
             "axes.spines.right": False,
-            "axes.prop_cycle": matplotlib.cycler(color=PALETTE),
+            "axes.prop_cycle": cycler(color=PALETTE),
             "axes.axisbelow": True,
             "grid.color": FAINT,
             "grid.linewidth": 0.6,
@@ -122,13 +124,11 @@ def _show_svg() -> None:
     shell = get_ipython()
     if shell is None:
         return
+    options: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.1}
+    options["metadata"] = {"Date": None, "Creator": None}
     backend = InlineBackend.instance(parent=shell)
     backend.shell = shell
-    backend.print_figure_kwargs = {
-        "bbox_inches": "tight",
-        "pad_inches": 0.1,
-        "metadata": {"Date": None, "Creator": None},
-    }
+    backend.print_figure_kwargs = options
     backend.figure_formats = {"svg"}
 
 
@@ -176,13 +176,14 @@ def _math(name: str) -> str:
 def _wide(text: str, size: float) -> float:
     """Width of a text of this size in points, in hundredths of an inch."""
     font = font_manager.FontProperties(family=matplotlib.rcParams["font.family"])
-    return TextPath((0, 0), _text(text), size=size, prop=font).get_extents().width / 0.72
+    outline = np.asarray(TextPath((0, 0), _text(text), size=size, prop=font).vertices)
+    return float(np.ptp(outline[:, 0])) / 0.72
 
 
 def _mix(colour: str, other: str, share: float) -> str:
     """`share` of `other` in `colour`."""
-    pairs = zip(to_rgb(colour), to_rgb(other), strict=True)
-    return to_hex([(1 - share) * one + share * two for one, two in pairs])
+    red, green, blue = (1 - share) * np.array(to_rgb(colour)) + share * np.array(to_rgb(other))
+    return to_hex((red, green, blue))
 
 
 def _legible(colour: str) -> str:
@@ -267,7 +268,7 @@ def heatmap(
     mask: (T, S) booleans, True = may be read; the other cells are hatched and may hold anything.
     vmin, vmax: ends of the colour scale, 0 and 1 for weights; None takes that end from the data.
         A scale with zero inside it has two colours and is made symmetric.
-    annotate: print the values; by default where there are at most 64 cells.
+    annotate: print the values; by default in at most 64 cells, 10 columns.
     colourbar: draw the scale; by default where no values are printed.
     Raises ValueError for sizes that differ and for values outside the scale.
     """
@@ -303,14 +304,13 @@ def heatmap(
     _captions(ax, title, xlabel, ylabel)
 
     if annotate is None:
-        annotate = values.size <= PRINTED_CELLS
+        annotate = values.size <= PRINTED_CELLS and width <= 10
     if annotate:
         for row, column in np.argwhere(allowed):
             value = values[row, column]
-            dark = _luminance(to_hex(colours(norm(value)))) < 0.3
-            text = f"{value:.{digits}f}".replace("-", "−")
-            position = (column + 0.5, row + 0.5)
-            ax.annotate(text, position, ha="center", va="center", color=CARD if dark else INK)
+            dark = _luminance(to_hex(colours(norm(value)))) < 0.2
+            text = f"{value:z.{digits}f}".replace("-", "−")  # z: no minus before a rounded 0
+            ax.text(column + 0.5, row + 0.5, text, color=CARD if dark else INK, **CENTRED)
     if colourbar is None:
         colourbar = not annotate
     if colourbar:
@@ -355,8 +355,9 @@ def _hatch(ax: Axes, cells: np.ndarray) -> None:
     square = Outline.unit_rectangle()
     places = np.argwhere(cells)[:, ::-1]  # column is x, row is y
     if len(places):
-        corners = places[:, None, :] + square.vertices[None, :, :]
-        outline = Outline(corners.reshape(-1, 2), np.tile(square.codes, len(places)))
+        corners = places[:, None, :] + np.asarray(square.vertices)
+        codes = np.tile(np.asarray(square.codes), len(places))
+        outline = Outline(corners.reshape(-1, 2), codes)
         style = {"facecolor": "#f3f3f1", "edgecolor": "#b9b9b5", "linewidth": 0.0}
         ax.add_patch(PathPatch(outline, hatch="////", **style))
 
@@ -370,7 +371,8 @@ def _ticks(ax: Axes, rows: Sequence[str] | None, columns: Sequence[str] | None) 
             steps = (step for tens in (1, 10, 100, 1000) for step in (tens, 2 * tens, 5 * tens))
             numbers = np.arange(0, size, next(step for step in steps if size / step <= 9))
             axis.set_ticks(numbers + 0.5, [str(number) for number in numbers])
-            ax.tick_params(axis=axis.axis_name, length=3)
+            for line in axis.get_ticklines():
+                line.set_markersize(3)
         else:
             axis.set_ticks(np.arange(size) + 0.5, [_text(name) for name in labels])
     if columns is not None and (len(columns) > 12 or sum(map(_extent, columns)) > 44):
@@ -462,7 +464,7 @@ def vectors(
     ax.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
     ax.set_aspect("equal")
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(matplotlib.ticker.MaxNLocator(5, integer=bool(span.max() > 1.5)))
+        axis.set_major_locator(MaxNLocator(5, integer=bool(span.max() > 1.5)))
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
     _captions(ax, title, "", "")
@@ -627,7 +629,7 @@ def _box(
     left, bottom = centre[0] - size[0] / 2, centre[1] - size[1] / 2
     shape = f"round,pad=0,rounding_size={corner}"
     style = {"facecolor": fill, "edgecolor": edge, "linewidth": linewidth, **style}
-    ax.add_patch(FancyBboxPatch((left, bottom), *size, boxstyle=shape, **style))
+    ax.add_artist(FancyBboxPatch((left, bottom), *size, boxstyle=shape, **style))
 
 
 def _word(
@@ -657,7 +659,7 @@ def _route(
         across = np.array([-along[1], along[0]])
         base = tip - 8 * along
         triangle = [tip, base + 4 * across, base - 4 * across]
-        ax.add_patch(Polygon(triangle, facecolor=colour, linewidth=0, zorder=zorder + 0.1))
+        ax.add_artist(Polygon(triangle, facecolor=colour, linewidth=0, zorder=zorder + 0.1))
         corners[-1] = base + along
     vertices, codes = [corners[0]], [Outline.MOVETO]
     for before, here, after in zip(corners, corners[1:], corners[2:], strict=False):
@@ -668,7 +670,7 @@ def _route(
         codes += [Outline.LINETO, Outline.CURVE3, Outline.CURVE3]
     outline = Outline([*vertices, corners[-1]], [*codes, Outline.LINETO])
     style = {"facecolor": "none", "edgecolor": colour, "linewidth": linewidth, "zorder": zorder}
-    ax.add_patch(PathPatch(outline, linestyle=(0, (4, 2.5)) if dashed else "-", **style))
+    ax.add_artist(PathPatch(outline, linestyle=(0, (4, 2.5)) if dashed else "-", **style))
 
 
 def shapes(
@@ -706,7 +708,7 @@ def shapes(
     unit = min(24.0, (100 * WIDTH - fixed) / sum(lengths[box[2]] for box in boxes))
     if unit < 6:
         raise ValueError(f"{len(matrices)} matrices and signs do not fit on one line: split them")
-    high = unit * max(lengths[box[1]] for box in boxes)
+    high = max(44.0, unit * max(lengths[box[1]] for box in boxes))
     width = fixed + unit * sum(lengths[box[2]] for box in boxes)
     fig, ax = _canvas(width, high + 34 + (30 if title else 0))
     x, middle = 0.0, 6 + high / 2
@@ -720,7 +722,9 @@ def shapes(
         x += margins[item]
         shades = _shades(PALETTE[boxes.index(item) % 6], True)
         _box(ax, (x + wide / 2, middle), (wide, tall), corner=3, **shades)
-        ax.text(x + wide / 2, middle, _math(name), size=13, **CENTRED)
+        thin = tall < 22 or wide < _wide(_math(name), 13) + 6  # then the name stands below
+        below = tall / 2 + 12 if thin else 0
+        ax.text(x + wide / 2, middle - below, _math(name), size=13, **CENTRED)
         ax.text(x - 6, middle, _math(rows), size=11.5, color=GREY, ha="right", va="center")
         above = middle + tall / 2 + 12
         ax.text(x + wide / 2, above, _math(columns), size=11.5, color=GREY, **CENTRED)
@@ -1027,7 +1031,7 @@ def architecture(lit: str | tuple[str, ...] = ()) -> Figure:
         on = "pe" in parts
         ink = INK if on else OFF
         fill = _shades(GREEN, on)["fill"]
-        ax.add_patch(Circle((x, 108), 10, facecolor=fill, edgecolor=ink, linewidth=1.2, zorder=3))
+        ax.add_artist(Circle((x, 108), 10, facecolor=fill, edgecolor=ink, linewidth=1.2, zorder=3))
         for dx, dy in ((5, 0), (0, 5)):
             ax.plot((x - dx, x + dx), (108 - dy, 108 + dy), color=ink, linewidth=1.2, zorder=4)
 
@@ -1094,14 +1098,14 @@ def _extras(ax: Axes, parts: set[str]) -> None:
         _route(ax, tie, colour=purple, linewidth=1.6, dashed=True, head=False, zorder=2)
         ax.text(550, 270, "one matrix", color=purple, rotation=270, **small)
     if "window" in parts:
-        for left, name, ahead in ((20, "encoder", 1), (136, "decoder", 0)):
+        for left, name, ahead in ((20, "encoder", 1), (124, "decoder", 0)):
             for row in range(7):
                 for column in range(7):
                     near = -2 + ahead <= column - row <= ahead
                     fill = _mix(ORANGE, CARD, 0.2 if near else 1.0)
-                    place = (left + 13 * column, 470 - 13 * row)
-                    _box(ax, place, (12, 12), fill=fill, edge=FAINT, linewidth=0.6, corner=1)
-            _word(ax, left + 39, 375, name, 9, GREY)
+                    place = (left + 12 * column, 474 - 12 * row)
+                    _box(ax, place, (11, 11), fill=fill, edge=FAINT, linewidth=0.6, corner=1)
+            _word(ax, left + 36, 384, name, 9, GREY)
     if "cut" in parts:
         for slope in (-1, 1):
             ax.plot((271, 289), (320 - 9 * slope, 320 + 9 * slope), color=red, linewidth=2.4)
