@@ -49,9 +49,10 @@ def notebook_faults(path: Path) -> Iterator[str]:
             kinds = output.get("data", {})
             if WIDGET in kinds:
                 yield f"{where} shows a widget, and the site carries no widget scripts"
-            elif shown and any(kind.startswith("image/") for kind in kinds):
-                if not image.get("alt"):
-                    yield f"{where} shows an image without alt text (metadata mystnb.image.alt)"
+            elif (
+                shown and any(kind.startswith("image/") for kind in kinds) and not image.get("alt")
+            ):
+                yield f"{where} shows an image without alt text (metadata mystnb.image.alt)"
 
 
 def check_notebooks(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
@@ -124,6 +125,33 @@ def link_exported_cells(app: Sphinx, doctree: nodes.document, docname: str) -> N
             note[1:] = [link]
 
 
+# --- formulas in running text ---------------------------------------------------------------------
+
+OPENING = re.compile(r"\S*[(\[“‘（「]$")
+CLOSING = re.compile(r"[^\s\w(\[“‘（「]+")
+
+
+class FormulasKeepPunctuation(SphinxTransform):
+    """Join a formula to the punctuation that touches it: browsers would break the line there."""
+
+    default_priority = 410
+
+    def apply(self) -> None:
+        for formula in list(self.document.findall(nodes.math)):
+            parent, index = formula.parent, formula.parent.index(formula)
+            group: list[nodes.Node] = [formula]
+            before = parent[index - 1] if index else None
+            after = parent[index + 1] if index + 1 < len(parent) else None
+            if isinstance(before, nodes.Text) and (match := OPENING.search(before)):
+                parent[index - 1] = nodes.Text(before[: match.start()])
+                group.insert(0, nodes.Text(match[0]))
+            if isinstance(after, nodes.Text) and (match := CLOSING.match(after)):
+                parent[index + 1] = nodes.Text(after[match.end() :])
+                group.append(nodes.Text(match[0]))
+            if len(group) > 1:
+                parent[index] = nodes.inline("", "", *group, classes=["nobreak"])
+
+
 # --- the API page -------------------------------------------------------------------------------
 
 API_PAGE = "chapters/api"
@@ -131,11 +159,11 @@ API_PLACEHOLDER = "<!-- modules -->"
 
 
 def package_modules(root: Path) -> list[tuple[str, str]]:
-    """(module, document it is exported from) for each exported module, in chapter order."""
+    """(public module, document it is exported from), in chapter order."""
     found = []
     for path in (root / "transformer").glob("*.py"):
         origin = NBDEV_HEADER.search(path.read_text(encoding="utf-8"))
-        if origin and path.stem != "__init__":
+        if origin and not path.stem.startswith("_"):
             found.append((origin[1], path.stem))
     return [(f"transformer.{stem}", document) for document, stem in sorted(found)]
 
@@ -167,7 +195,7 @@ CODE_SPAN = re.compile(r"(``.+?``|`[^`]+`)")
 def plain_docstring(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """Docstrings are plain prose: only backticks are markup, and indented lines keep their breaks."""
+    """Docstrings are prose: only backticks are markup, and indented lines keep their breaks."""
     shown: list[str] = []
     for line in lines:
         pieces = CODE_SPAN.split(line.rstrip())
@@ -196,7 +224,7 @@ UNUSED = ["scripts/fontawesome.js", "vendor/fontawesome", "locales", "images", "
 
 
 def drop_unused_files(app: Sphinx, exception: Exception | None) -> None:
-    """Leave out what the theme brings and no page asks for: source maps, icon fonts, logos of hosts."""
+    """Leave out what the theme brings and no page asks for: source maps, icon fonts, logos."""
     static = Path(app.outdir, "_static")
     for pattern in UNUSED:
         for path in list(static.glob(pattern)):
@@ -208,6 +236,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("comments_config", {}, "")
     CodeBlockAnalyser.depart_section = depart_section
     app.add_transform(ExportedCells)
+    app.add_transform(FormulasKeepPunctuation)
     app.connect("env-before-read-docs", check_notebooks)
     app.connect("env-get-outdated", reread_api_page)
     app.connect("source-read", write_api_page)
