@@ -189,6 +189,22 @@ def reread_api_page(app: Sphinx, env: BuildEnvironment, *_changes: set[str]) -> 
     return [API_PAGE] if API_PAGE in env.found_docs else []
 
 
+def readable_defaults(
+    app: Sphinx,
+    what: str,
+    name: str,
+    obj: object,
+    options: object,
+    signature: str | None,
+    returns: str | None,
+) -> tuple[str, str | None] | None:
+    """Write defaults that have no literal so that the signature parses: `attention`, `...`."""
+    if not signature:
+        return None
+    signature = re.sub(r"<function (\w+)[^<>]*>", r"\1", signature)
+    return signature.replace("<factory>", "..."), returns
+
+
 CODE_SPAN = re.compile(r"(``.+?``|`[^`]+`)")
 
 
@@ -241,6 +257,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("env-get-outdated", reread_api_page)
     app.connect("source-read", write_api_page)
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)
+    app.connect("autodoc-process-signature", readable_defaults)
     app.connect("doctree-resolved", link_exported_cells)
     app.connect("build-finished", forget_failed_build)
     app.connect("build-finished", drop_unused_files)
