@@ -64,7 +64,7 @@ def test_batches_differ_between_seeds_and_waste_little():
 
 
 def test_batches_refuse_what_does_not_fit():
-    with pytest.raises(ValueError, match="longest of 6 tokens.*max_tokens 5"):
+    with pytest.raises(ValueError, match=r"longest of 6 tokens.*max_tokens 5"):
         tr.token_batches([([5] * 6, frame([5]))], 5)
     with pytest.raises(ValueError, match="0 pairs"):
         tr.token_batches([], 5)
