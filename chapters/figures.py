@@ -26,13 +26,21 @@ import numpy as np
 from cycler import cycler
 from matplotlib import font_manager
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, PathPatch, Polygon
 from matplotlib.path import Path as Outline
 from matplotlib.textpath import TextPath
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    Locator,
+    LogLocator,
+    MaxNLocator,
+    NullLocator,
+)
 
 FONT = Path(__file__).resolve().parent.parent / "data" / "fonts" / "NotoSansCJKsc-subset.otf"
 LATIN = "DejaVu Sans"
@@ -508,10 +516,38 @@ def lines(
             raise ValueError(f"series {name!r} holds no finite value")
         ends.append((name, colour, across[known[-1]], curve[known[-1]]))
     ax.margins(x=0.02)
-    ax.minorticks_off()
+    if logx:
+        _log_ticks(ax.xaxis, across)
+    if logy:
+        _log_ticks(ax.yaxis, np.concatenate(list(curves.values())))
     _captions(ax, title, xlabel, ylabel)
     _end_labels(fig, ax, ends)
     return fig
+
+
+def _log_ticks(axis: Axis, values: np.ndarray) -> None:
+    """Ticks of a logarithmic axis as a reader would choose them for these values."""
+    values = values[np.isfinite(values)]
+    distinct, ratio = np.unique(values), values.max() / values.min()
+    locator: Locator = LogLocator()
+    if 2 < len(distinct) < 16 and (np.log2(distinct) % 1 == 0).all():  # doubled at each step
+        locator = FixedLocator(distinct[:: -(-len(distinct) // 8)].tolist())
+    elif ratio < 4:
+        locator = MaxNLocator(5)
+    elif ratio < 300:
+        locator = LogLocator(subs=(1, 2, 5))
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
+    axis.set_minor_locator(NullLocator())
+
+
+def _plain(value: float) -> str:
+    """A tick's number: 0.05, 2,000, or 10⁶ where that is too long."""
+    if 1e-3 <= value < 1e6:
+        return f"{value:,.0f}" if value >= 1 and value % 1 == 0 else f"{value:g}"
+    power = round(float(np.log10(value)))
+    factor = value / 10.0**power
+    return f"$10^{{{power}}}$" if np.isclose(factor, 1) else f"{value:.0e}"
 
 
 def _end_labels(fig: Figure, ax: Axes, ends: list[tuple[str, str, float, float]]) -> None:

@@ -454,6 +454,24 @@ def test_lines_draw_their_data_and_their_names_do_not_touch():
     assert extents["d"].y0 > extents["a"].y1
 
 
+def test_logarithmic_axes_have_ticks_that_say_something():
+    def ticks(fig):
+        fig.draw_without_rendering()
+        shown = []
+        for axis in (fig.axes[0].xaxis, fig.axes[0].yaxis):
+            low, high = sorted(axis.get_view_interval())
+            inside = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+            shown.append([tick.label1.get_text() for tick in inside])
+        return shown
+
+    doubled = figures.lines([256, 512, 1024], {"a": [0.7, 2.0, 8.0]}, logx=True, logy=True)
+    assert ticks(doubled) == [["256", "512", "1,024"], ["1", "2", "5"]]
+    wide = figures.lines([10, 3e4], {"a": [1e-5, 1]}, logx=True, logy=True)
+    across, up = ticks(wide)
+    assert across == ["10", "100", "1,000", "10,000"]
+    assert up[0] == "$10^{-5}$" and up[-1] == "1"
+
+
 def test_a_name_stands_at_the_last_finite_value():
     text = figures.lines([1, 2, 3], {"a": [5.0, 6.0, np.nan]}).axes[0].texts[0]
     assert text.xy == (2, 6)
