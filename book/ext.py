@@ -236,7 +236,14 @@ def depart_section(self: CodeBlockAnalyser, node: nodes.section) -> None:
 
 # --- the site's weight --------------------------------------------------------------------------
 
-UNUSED = ["scripts/fontawesome.js", "vendor/fontawesome", "locales", "images", "**/*.map"]
+UNUSED = [
+    "scripts/fontawesome.js",
+    "vendor/fontawesome",
+    "locales",
+    "images",
+    "*webpack-macros.html",
+    "**/*.map",
+]
 
 
 def drop_unused_files(app: Sphinx, exception: Exception | None) -> None:
