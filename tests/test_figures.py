@@ -500,3 +500,8 @@ def test_tree_shows_nodes_scores_and_the_winning_path():
     fig.draw_without_rendering()
     boxes = [text.get_window_extent() for text in fig.axes[0].texts]
     assert not any(one.overlaps(two) for one, two in combinations(boxes, 2))
+
+
+def test_the_picture_of_the_readme_is_the_map():
+    stored = Path(__file__).resolve().parent.parent / "book" / "map.svg"
+    assert stored.read_bytes() == svg(figures.architecture())
