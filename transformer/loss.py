@@ -92,7 +92,7 @@ class Transformer(nn.Module):
 def translation_loss(
     model: Transformer, source: Tensor, target: Tensor, smoothing: float = 0.1
 ) -> tuple[Tensor, int]:
-    """Teacher-forced loss of framed targets (B, T+1): the sum over real tokens, and their number.
+    """Teacher-forced loss of framed targets (B, T+1): sum over real tokens, and their number.
 
     The sum, not the mean: sums of parts add up to the sum of the whole batch.
     """
