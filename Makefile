@@ -38,9 +38,8 @@ chapters: $(INSTALLED)  ## execute the chapters that changed, or one: CHAPTER=04
 draft: $(INSTALLED)  ## write drafts/NN_name.md from the notebook: CHAPTER=04
 	$(if $(CHAPTER),,$(error which chapter? make draft CHAPTER=04))
 	@mkdir -p drafts
-	@for path in chapters/$(CHAPTER)_*.ipynb; do \
-		$(BIN)/jupytext --quiet --to myst --output "drafts/$$(basename $$path .ipynb).md" "$$path" \
-			&& echo "drafts/$$(basename $$path .ipynb).md"; done
+	@path=$$(ls chapters/$(CHAPTER)_*.ipynb) && draft=drafts/$$(basename $$path .ipynb).md \
+		&& $(BIN)/jupytext --quiet --to myst --output $$draft $$path && echo $$draft
 
 export: $(EXPORTED)  ## write transformer/ from the exported cells
 

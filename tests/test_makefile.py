@@ -177,6 +177,7 @@ def test_the_others_call_what_they_name(make: Make) -> None:
     assert make("corpus")[2] == []
     assert "--output|drafts/01_sums.md|chapters/01_sums.ipynb|" in make("draft", "CHAPTER=01")[2][0]
     assert make("draft")[0] != 0
+    assert make("draft", "CHAPTER=77")[0] != 0
     code, printed, calls = make("serve", "PORT=8123")
     assert code == 0 and "http://localhost:8123/" in printed
     assert "|http.server|8123|" in calls[-1]
