@@ -36,7 +36,8 @@ class Embedding(nn.Module):
     def __init__(self, vocab_size: int, d_model: int):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
-        nn.init.normal_(self.weight, std=d_model**-0.5)  # after ·√d each coordinate has variance 1
+        # scores of a normalised vector have variance 1, and so have the coordinates after ·√d
+        nn.init.normal_(self.weight, std=d_model**-0.5)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Map ids (B, T) to vectors (B, T, d)."""

@@ -43,7 +43,9 @@ def read_lines(path: Path | str) -> list[str]:
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 # %% ../chapters/01_tokens.ipynb #read_pairs
-def read_pairs(path: Path | str, target_path: Path | str | None = None) -> list[tuple[str, str]]:
+def read_pairs(
+    path: Path | str, target_path: Path | str | None = None
+) -> list[tuple[str, str]]:
     """Read (source, target) pairs from one TSV file, or from two line-aligned files.
 
     A pair with a blank side is dropped, and a warning says how many were.
@@ -54,12 +56,14 @@ def read_pairs(path: Path | str, target_path: Path | str | None = None) -> list[
         for number, row in enumerate(rows, 1):
             if len(row) != 2:
                 raise ValueError(f"{path}, line {number}: {len(row)} columns, need 2")
-        pairs = [(source.strip(), target.strip()) for source, target in rows]
     else:
         sources, targets = read_lines(path), read_lines(target_path)
         if len(sources) != len(targets):
-            raise ValueError(f"{path} has {len(sources)} lines, {target_path} has {len(targets)}")
-        pairs = [(source.strip(), target.strip()) for source, target in zip(sources, targets)]
+            raise ValueError(
+                f"{path} has {len(sources)} lines, {target_path} has {len(targets)}"
+            )
+        rows = [list(row) for row in zip(sources, targets)]
+    pairs = [(source.strip(), target.strip()) for source, target in rows]
     kept = [(source, target) for source, target in pairs if source and target]
     if len(kept) < len(pairs):
         warnings.warn(
@@ -191,7 +195,9 @@ def encode_pairs(
     tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]]
 ) -> list[tuple[list[int], list[int]]]:
     """Encode pairs: sources as they are, targets framed by BOS and EOS."""
-    return [(tokenizer.encode(source), frame(tokenizer.encode(target))) for source, target in pairs]
+    return [
+        (tokenizer.encode(source), frame(tokenizer.encode(target))) for source, target in pairs
+    ]
 
 # %% ../chapters/01_tokens.ipynb #pad
 def pad(sequences: Sequence[Sequence[int]]) -> Tensor:
