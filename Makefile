@@ -6,8 +6,6 @@ PRESET ?= tiny
 RUN ?= runs/$(PRESET)
 TEXT ?= 小明 开始 工作
 
-# One thread a process: several run side by side, and the printed numbers do not depend on it.
-export OMP_NUM_THREADS ?= 1
 # Through the environment, so that quotes in the text reach Python as they are.
 export TEXT
 

@@ -36,6 +36,7 @@ class ChapterError(Exception):
 
 def main(arguments: list[str]) -> int:
     """Execute the chapters named by number, or those whose inputs changed."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in conftest.py
     try:
         for name in select(arguments) or all_chapters():
             stamp = ROOT / "_build" / "executed" / name
