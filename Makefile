@@ -75,8 +75,10 @@ $(BUILT): $(SITE) $(EXPORTED) | $(INSTALLED)
 	$(BIN)/jupyter-book build . --builder html --all -W -n --keep-going
 	@touch $@
 
+# A run that was interrupted goes on where its checkpoint stands.
 $(RUN)/weights.safetensors: | $(INSTALLED) $(EXPORTED)
-	$(BIN)/python -m transformer train --preset $(PRESET) --data data/zh-en --run $(RUN)
+	$(BIN)/python -m transformer train --preset $(PRESET) --data data/zh-en --run $(RUN) \
+		$(if $(wildcard $(RUN)/checkpoint.safetensors),--resume)
 
 _build/corpus: data/zh-en/grammar.py | $(INSTALLED)
 	$(BIN)/python data/zh-en/grammar.py

@@ -167,6 +167,13 @@ def test_train_that_fails_is_tried_again(make: Make) -> None:
     assert calls == ["python|-m|transformer|train|--preset|tiny|--data|data/zh-en|--run|runs/tiny|"]
 
 
+def test_train_that_was_interrupted_goes_on(make: Make, tmp_path: Path) -> None:
+    make("export")
+    (tmp_path / "runs" / "tiny").mkdir(parents=True)
+    (tmp_path / "runs" / "tiny" / "checkpoint.safetensors").touch()
+    assert make("train")[2][0].endswith("|--run|runs/tiny|--resume|")
+
+
 def test_the_others_call_what_they_name(make: Make) -> None:
     make("export")
     assert make("test")[2] == ["python|tools/check.py|"]
