@@ -58,8 +58,8 @@ def links(grammar):
 
 @pytest.mark.parametrize("hash_seed", ["0", "12345"])
 def test_the_grammar_writes_the_same_bytes_again(tmp_path, hash_seed):
-    for name in ("grammar.py", "lexicon.py"):
-        shutil.copy(FOLDER / name, tmp_path)
+    for path in FOLDER.glob("*.py"):
+        shutil.copy(path, tmp_path)
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "LC_ALL": "C", "PYTHONUTF8": "0"}
     subprocess.run([sys.executable, "-B", "grammar.py"], cwd=tmp_path, env=environment, check=True)
     assert {p.name for p in tmp_path.glob("*.tsv*")} == {f"{name}.tsv" for name in NAMES}
@@ -164,7 +164,7 @@ SURFACE = {
     "subject–object": (
         rf"^A (?:{WHEN} )?(?:(?:也|都|不|没) )*(?!在|去|是)\S+ (?:了 |过 )?{COUNTED}B{END}"
     ),
-    "adjective–noun": r"\bB (?:也 )?(?:很|非常|不|不 太|太) A\b|\bA (?:的 )?B\b",
+    "noun–adjective": r"\bA (?:也 )?(?:很|非常|不|不 太|太) B\b|\bB (?:的 )?A\b",
     "verb–place": r"\b(?:在|正在) B A\b",
     "owner–noun": r"\bA (?:的 )?B\b",
     "thing–place": rf"\bB {SIDE} (?:有|没有) {COUNTED}A\b|\bA (?:不 )?在 B(?: {SIDE})?{END}",
@@ -232,7 +232,7 @@ RULES = [  # Chinese pattern, English pattern that must then hold
     (r"\b一边\b", r"\bwhile \S+ing\b"),
     (r"\b然后\b", r"\bfirst\b.* and then\b"),
     (r"\b的 时候\b", r"\bwhen\b"),
-    (r"\b没 买 书\b", r"didn't buy any books"),
+    (r"\b没 (买|卖|借) (书|猫|自行车|鸡蛋|小说|车)$", r"didn't (buy|sell|borrow) any \w+s\b"),
     (r"\b没有 (猫|车|书)$", r"doesn't have a |don't have a |[Tt]here are no "),
     (r"^谁", r"^Who\b"),
     (r"谁 的", r"^Whose\b"),

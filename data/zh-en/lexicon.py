@@ -50,7 +50,6 @@ sleep | slept | slept
 speak | spoke | spoken
 teach | taught | taught
 drive | drove | driven
-ride | rode | ridden
 go | went | been
 have | had | had
 do | did | done
@@ -96,18 +95,18 @@ class Noun:
         return bool(set(self.tags.split()) & set(tags.split()))
 
 
-# The tags say what a noun goes with. Objects of verbs: eat (counted), meal, drink, read, write,
+# The tags say what a noun goes with. Objects of verbs: eat (counted), melon, meal, drink, read, write,
 # film, draw, lend, lose, fix, wash; shop and goods are bought, food in a market. Adjectives: big,
 # new, price, pretty, cute, fun, tasty, heavy, clean, colour. own: has an owner; small: fits into
-# a bag; animal, pet; job, young, relation: persons; built, room: things that are there.
+# a bag; animal, pet, zoo; job, young, relation: persons; built, room: things that are there.
 NOUNS = {
     row[0]: Noun(*row)
     for row in rows("""
 苹果 | apple | apples | 个 | | eat draw big tasty small price
-西瓜 | watermelon | watermelons | 个 | | eat big tasty heavy price
+西瓜 | watermelon | watermelons | 个 | | melon big tasty heavy price
 蛋糕 | cake | cakes | 个 | | eat big tasty price
 鸡蛋 | egg | eggs | 个 | | eat
-饺子 | dumpling | dumplings | 个 | | meal tasty
+饺子 | dumpling | dumplings | 个 | | meal
 面条 | noodles | | 碗 | bowl | meal tasty
 面包 | bread | | 块 | piece | meal tasty
 肉 | meat | | 块 | piece | meal
@@ -120,7 +119,7 @@ NOUNS = {
 信 | letter | letters | 封 | | read write small
 电影 | film | films | 部 | | film fun new
 毛衣 | sweater | sweaters | 件 | | shop own new wash clean pretty price colour
-裙子 | skirt | skirts | 条 | | shop own new wash clean pretty price colour
+衬衫 | shirt | shirts | 件 | | shop own new wash clean pretty price colour
 帽子 | hat | hats | 顶 | | shop own new wash clean pretty price colour small lose
 手机 | phone | phones | 部 | | shop own new fix price small lose
 电脑 | computer | computers | 台 | | shop own new fix price heavy
@@ -138,8 +137,8 @@ NOUNS = {
 猫 | cat | cats | 只 | | animal pet own draw big cute
 狗 | dog | dogs | 只 | | animal pet own draw big cute
 兔子 | rabbit | rabbits | 只 | | animal pet own draw big cute
-鸟 | bird | birds | 只 | | animal draw big pretty
-马 | horse | horses | 匹 | | animal draw big pretty
+鸟 | bird | birds | 只 | | animal zoo draw big pretty
+马 | horse | horses | 匹 | | animal zoo draw big pretty
 鱼 | fish | fish | 条 | | eat draw big tasty
 老师 | teacher | teachers | 位 | | job
 医生 | doctor | doctors | 位 | | job
@@ -351,7 +350,7 @@ SPOTS = {  # where small things lie
 
 # Set phrases with their one English form: Chinese | English | where | parts of the day | tags.
 # adult, child: who does it; skill: one can do it or not; food: said in general; home: housework;
-# alone: not with company; new: one can start it.
+# alone: not with company; new: one can start it; several: not what one is eating just now.
 ACTIVITIES = list(
     rows("""
 看 书 | read | 家 学校 图书馆 教室 公园 办公室 | | new
@@ -366,7 +365,7 @@ ACTIVITIES = list(
 散步 | walk | 公园 | |
 睡觉 | sleep | 家 | 下午 晚上 | alone
 休息 | rest | 家 公园 办公室 学校 | |
-工作 | work | 家 学校 图书馆 医院 超市 商店 饭馆 办公室 动物园 北京 上海 中国 英国 法国 | | adult new
+工作 | work | 家 图书馆 医院 超市 商店 饭馆 办公室 动物园 北京 上海 中国 英国 法国 | | adult new
 学习 | study | 家 学校 图书馆 教室 北京 上海 英国 法国 | | new
 写 作业 | do homework | 家 学校 图书馆 教室 | | child new
 洗 衣服 | wash clothes | 家 | | home
@@ -379,8 +378,7 @@ ACTIVITIES = list(
 踢 足球 | play football | 学校 公园 | | skill new
 弹 钢琴 | play the piano | 家 学校 | | skill alone new
 玩 游戏 | play games | 家 学校 公园 | | new
-骑 自行车 | ride a bike | 公园 学校 | | skill
-骑 马 | ride a horse | | | skill
+骑 自行车 | cycle | 公园 | | skill
 开 车 | drive | | | skill adult alone
 学 中文 | learn Chinese | 家 学校 中国 北京 英国 | | new
 学 英语 | learn English | 家 学校 英国 上海 | | new
@@ -393,14 +391,14 @@ ACTIVITIES = list(
 吃 饺子 | eat dumplings | 家 饭馆 学校 | | food
 吃 肉 | eat meat | 家 饭馆 | | food
 吃 鱼 | eat fish | 家 饭馆 | | food
-吃 苹果 | eat apples | 家 学校 | | food
-吃 鸡蛋 | eat eggs | 家 学校 | | food
+吃 苹果 | eat apples | 家 学校 | | food several
+吃 鸡蛋 | eat eggs | 家 学校 | | food several
 吃 面包 | eat bread | 家 学校 | | food
 喝 茶 | drink tea | 家 办公室 饭馆 公园 | | food adult
 喝 咖啡 | drink coffee | 家 办公室 饭馆 图书馆 | | food adult
 喝 水 | drink water | 家 学校 教室 办公室 | | food alone
 喝 牛奶 | drink milk | 家 学校 | | food
-买 东西 | shop | 超市 商店 北京 上海 | |
+买 东西 | shop | 超市 北京 上海 | |
 """)
 )
 
@@ -408,7 +406,7 @@ ACTIVITIES = list(
 ACTS = list(
     rows("""
 买 | buy | shop | 商店 北京 上海
-买 | buy | eat | 超市
+买 | buy | eat melon | 超市
 买 | buy | goods pet |
 卖 | sell | goods |
 看 | read | read | 家 学校 图书馆 教室
@@ -417,7 +415,8 @@ ACTS = list(
 吃 | eat | eat meal | 家 学校 饭馆
 喝 | drink | drink | 家 饭馆 办公室
 画 | draw | draw | 家 学校 教室 公园
-看见 | see | animal | 公园 动物园
+看见 | see | pet | 公园 学校
+看见 | see | zoo | 公园 动物园
 看见 | see | job young | 公园 车站 学校
 借 | borrow | lend |
 丢 | lose | lose | 公园 车站 学校 超市
