@@ -121,7 +121,7 @@ def test_tokens_make_up_the_text_again():
 
 def test_training_knows_every_word_well():
     token = re.compile(r"[\w'’-]+|[^\w\s]")
-    for side, least in ((0, 40), (1, 8)):
+    for side, least in ((0, 30), (1, 8)):
         train, valid, test = (
             Counter(word for pair in CORPUS[name] for word in token.findall(pair[side]))
             for name in NAMES
@@ -201,7 +201,7 @@ RULES = [  # Chinese pattern, English pattern that must then hold
     (r"\b正在\b", r"\b(am|is|are|Am|Is|Are)\b.*ing\b"),
     (r"\b过\b", r"\b([Hh]as|[Hh]ave)\b"),
     (r"\b没 (\S+ )*过\b", r"\b(has|have) never\b"),
-    (r"\b过 .*(吗|^谁.*) ？", r"\bever\b"),
+    (r"\b过 .*吗 ？", r"\bever\b"),
     (r"\b已经\b", r"\b([Hh]as|[Hh]ave) already\b"),
     (r"\b还 没\b", r"n't .* yet$"),
     (r"\b如果\b", r"^If it (rains|snows) .* (will|won't) "),

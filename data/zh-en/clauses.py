@@ -498,7 +498,7 @@ def clause(
         form, end, neg = "perfect", "yet", True
     elif tense == "perfect":
         zh += ["没"] if neg else []
-        neg, mid = False, "never" if neg else "ever" if ask else mid
+        neg, mid = False, "never" if neg else "ever" if ask == "吗" else mid
         main += ["过"]
     elif neg and vp.verb == "有":
         main = ["没有"]

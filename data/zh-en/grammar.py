@@ -110,11 +110,12 @@ def acting(r: Dice) -> Sentence:
     vp = what.vp
     if "alone" not in what.tags and r.chance(0.2):
         vp = beside(vp, other(r, PRONOUNS["我"]))
-    if what.places and (vp.verb in ("工作", "学习") or r.chance(0.5)):
+    bound = vp.verb in ("工作", "学习") or (vp.verb == "吃" and vp.parts)  # hardly said without a place
+    if what.places and (bound or r.chance(0.5)):
         place = r.pick(what.places)
         vp = at(vp, place)
         if place.kind == "land" and vp.verb in ("工作", "学习", "学"):
-            return say(r, vp, "plain plain- plain? want want- want?")
+            return say(r, vp, "plain plain- plain? want want- want?", p=0)
         if place.kind == "land":
             return say(r, vp, PAST + "will want want- want? going going?")
     return say(r, vp, HABITS + PAST + FUTURE + WISHES + NOW * ("several" not in what.tags))
@@ -394,7 +395,8 @@ def refer(r: Dice) -> Sentence:
         fond = VP("喜欢", verb("like"), it.zh, rest, ("很",), ("喜欢",))
         return join(one, "", "and", clause(PRONOUNS[who.back], fond))
     if kind == "have" and x < 0.45:
-        fond = like(ACTIVITIES[r.pick(["吃 鱼", "睡觉", "吃 肉", "吃 苹果", "喝 牛奶", "喝 水"])].vp)
+        treats = {"猫": "吃 鱼,喝 牛奶,睡觉", "狗": "吃 肉,喝 水,睡觉", "兔子": "吃 苹果,喝 水,睡觉"}
+        fond = like(ACTIVITIES[r.pick(treats[noun.zh].split(","))].vp)
         return join(one, "", "and", clause(it, fond))
     it = replace(it, head=noun.zh)
     adj = ADJS[r.word("乖 乖 可爱 大 小 漂亮" + " 聪明" * (kind in ("up", "have")))]
@@ -695,11 +697,11 @@ def weather(r: Dice) -> Sentence:
 def travel(r: Dice) -> Sentence:
     """小明 每天 骑 自行车 去 学校 : Xiaoming goes to school by bike every day."""
     mood = r.word(PAST + FUTURE + "want want- want? should habit habit habit? often often?")
-    place = r.pick(LANDS if r.chance(0.4) else NEAR)
+    place = r.pick([*LANDS, *LANDS[:2]] if r.chance(0.45) else NEAR)
     if mood.startswith("habit"):
         place = r.pick(lex.DAILY)
     ways = [h for h, (_, _, kind) in lex.VEHICLES.items() if kind == place.kind]
-    if place.zh in ("英国", "法国"):
+    if place.zh in ("中国", "英国", "法国"):
         ways = ["飞机"]
     vp = go(place, r.pick(["", *ways]))
     if r.chance(0.3):
@@ -717,8 +719,8 @@ def errand(r: Dice) -> Sentence:
     verbs = ("去", *it.verbs)
     parts = "week" if place.kind == "land" else it.parts
     vp = VP("去", verb("go"), (place.zh, *it.zh), rest, (), verbs, it.objects, links, parts=parts, who=it.who)
-    moods = "past? past- will will- will? want want- want? should "
-    return say(r, vp, moods + "often often? habit habit " * (place in lex.DAILY))
+    moods = "past? past- will will- will? want want- want? "
+    return say(r, vp, moods + "often often? habit habit should " * (place in lex.DAILY))
 
 
 # Two people.
@@ -980,7 +982,8 @@ def condition(r: Dice) -> Sentence:
     elif kind == "out":
         vp = ACTIVITIES[r.pick("跑步,散步,打 篮球,踢 足球,骑 自行车".split(","))].vp
     else:
-        fit = [x.vp for x in ACTIVITIES.values() if PLACES["家"] in x.places and "food" not in x.tags]
+        fit = [x.vp for x in ACTIVITIES.values() if PLACES["家"] in x.places]
+        fit = [x for x in fit if not x.any and x.verb != "说"]
         vp = at(r.pick([x for x in fit if when.part in (x.parts or when.part)]), PLACES["家"])
     who = person(r, who=vp.who)
     two = clause(who, vp, "will", neg=kind != "home")
