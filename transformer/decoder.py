@@ -20,6 +20,8 @@ def shift_right(target: Tensor) -> tuple[Tensor, Tensor]:
 
     At each position the label is the token that follows the input (§3.1).
     """
+    if not isinstance(target, Tensor):
+        raise TypeError(f"target is a {type(target).__name__}, need a tensor of token ids")
     if target.dim() != 2 or target.size(1) < 2:
         raise ValueError(
             f"target of shape {tuple(target.shape)}, need (B, T + 1) with T at least 1"

@@ -42,10 +42,13 @@ class TransformerConfig:
             value = getattr(self, name)
             if name in ("d_k", "d_v") and value is None:
                 continue
-            if not isinstance(value, int) or value < 1:
+            if type(value) is not int or value < 1:  # isinstance would let True pass
                 raise ValueError(f"{name} is {value!r}, need an integer of at least 1")
-        if not 0.0 <= self.dropout < 1.0:
+        if not isinstance(self.dropout, float | int) or not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout is {self.dropout!r}, need 0 ≤ dropout < 1")
+        for name in ("norm_first", "tied"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} is {getattr(self, name)!r}, need True or False")
         if None in (self.d_k, self.d_v) and self.d_model % self.heads:
             raise ValueError(f"d_model {self.d_model} is not a multiple of heads {self.heads}")
 
