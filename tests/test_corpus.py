@@ -78,6 +78,15 @@ def test_the_readme_shows_the_counts_of_the_files():
     assert all(f"    {name}: {size} pairs," in readme for name, size in sizes.items())
 
 
+def test_the_examples_of_the_readme_are_in_the_files():
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    examples = re.findall(r"([\u4e00-\u9fff ，？]+) → ([A-Z][\w ,'-]+\??)", readme)
+    examples += re.findall(r"^    ([\u4e00-\u9fff ，？]+)\t(.+)$", readme, re.MULTILINE)
+    assert len(examples) >= 30
+    for source, target in examples:
+        assert (source.strip(), target.strip()) in ALL
+
+
 def test_sizes():
     assert len(CORPUS["valid"]) == len(CORPUS["test"]) == 1000
     assert 22_000 <= len(CORPUS["train"]) <= 30_000
