@@ -5,13 +5,14 @@
 # %% auto #0
 __all__ = ['LayerNorm', 'Residual']
 
-# %% ../chapters/06_residual_norm.ipynb #89cb816f
+# %% ../chapters/06_residual_norm.ipynb #7b907350
 from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-# %% ../chapters/06_residual_norm.ipynb #270ef4e9
+# %% ../chapters/06_residual_norm.ipynb #LayerNorm
 class LayerNorm(nn.Module):
     """Normalise each position over its d features: γ (x − mean) / √(variance + ε) + β.
 
@@ -30,7 +31,7 @@ class LayerNorm(nn.Module):
         """Map (…, d) to (…, d)."""
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
-# %% ../chapters/06_residual_norm.ipynb #e5d7414e
+# %% ../chapters/06_residual_norm.ipynb #Residual
 class Residual(nn.Module):
     """Add a sub-layer's output to its input, and normalise.
 
@@ -40,11 +41,9 @@ class Residual(nn.Module):
 
     def __init__(self, d_model: int, dropout: float = 0.1, norm_first: bool = False):
         super().__init__()
-        self.norm, self.dropout, self.norm_first = (
-            LayerNorm(d_model),
-            nn.Dropout(dropout),
-            norm_first,
-        )
+        self.norm = LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.norm_first = norm_first
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Map x (B, T, d) to (B, T, d)."""
