@@ -115,6 +115,18 @@ def test_masks_of_the_wrong_shape_are_refused(shape):
         check_mask(torch.ones(shape, dtype=torch.bool), X, X)
 
 
+def test_masks_that_are_no_tensor_are_refused():
+    for call in (lambda m: attention(X, X, X, m), lambda m: attention_weights(X, X, m)):
+        with pytest.raises(TypeError, match=r"mask is list, need torch\.bool"):
+            call([[True, True, False]])
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 2, 3)])
+def test_ids_without_a_batch_axis_have_no_padding_mask(shape):
+    with pytest.raises(ValueError, match=r"token ids of shape .*, need \(B, S\)"):
+        padding_mask(torch.ones(shape, dtype=torch.long))
+
+
 def test_padding_mask_lies_on_the_keys():
     """Case M4."""
     mask = padding_mask(torch.tensor([[5, 7, 0, 0]]))

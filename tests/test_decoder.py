@@ -68,6 +68,11 @@ def test_shift_refuses_what_has_nothing_to_predict(shape):
         shift_right(torch.ones(shape, dtype=torch.long))
 
 
+def test_shift_refuses_what_is_no_tensor():
+    with pytest.raises(TypeError, match="target is a list, need a tensor"):
+        shift_right([[1, 5, 2]])
+
+
 # --- the function --------------------------------------------------------------------------------
 
 

@@ -135,7 +135,9 @@ def test_garden_path():
     assert two[0].log_prob == pytest.approx(-1.021651, abs=1e-6)
 
 
-@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.6, 1.0]), st.integers(1, 4), st.integers(1, 3))
+@given(
+    st.integers(0, 10**6), st.sampled_from([0.0, 0.6, 1.0]), st.integers(1, 4), st.integers(1, 3)
+)
 @settings(max_examples=150, deadline=None)
 def test_wide_beam_equals_exhaustive_search(seed, alpha, limit, words):
     rows = random_rows(seed, words)
@@ -212,7 +214,9 @@ def test_unfinished_hypotheses_rank_last():
     [
         ({"beam": 2, "n_best": 3}, "n_best is 3"),
         ({"beam": 2, "n_best": 0}, "n_best is 0"),
+        ({"beam": 0}, "beam = 0"),
         ({"alpha": -1.0}, "alpha is -1.0"),
+        ({"alpha": math.nan}, "alpha is nan"),
     ],
 )
 def test_bad_options(options, message):
@@ -280,7 +284,8 @@ def test_beam_does_not_depend_on_the_batch():
     order = [3, 0, 4, 2, 1]
     shuffled = beam_search(CachedDecoder(model, sources[order]), 5, 10, beam=3, n_best=3)
     for place, i in enumerate(order):
-        alone = beam_search(CachedDecoder(model, sources[i : i + 1, : lengths[i]]), 1, 10, 3, n_best=3)
+        decoder = CachedDecoder(model, sources[i : i + 1, : lengths[i]])
+        alone = beam_search(decoder, 1, 10, beam=3, n_best=3)
         for found in (shuffled[place], alone[0]):
             assert [h.ids for h in found] == [h.ids for h in together[i]]
             for a, b in zip(found, together[i]):
@@ -327,14 +332,62 @@ def test_decoding_stops_at_the_models_limit(beam):
     tokenizer = Tokenizer.train(["a b c d e f g h"])
     found = translate(model, tokenizer, ["a b c d e"], beam=beam)[0]
     assert len(tokenizer.encode(found)) <= 5
-    with pytest.raises(ValueError, match="sequence of 6 positions is past the limit max_len = 5"):
-        translate(model, tokenizer, ["a b c d e f"], beam=beam)
+    with pytest.raises(ValueError, match="sentence 2: 6 tokens are past the limit max_len = 5"):
+        translate(model, tokenizer, ["a", "a b c d e f"], beam=beam)
 
 
 def test_translate_refuses_bad_options():
     tokenizer = Tokenizer.train(["a"])
     with pytest.raises(ValueError, match="beam 0"):
         translate(small_model(), tokenizer, ["a"], beam=0)
+    with pytest.raises(ValueError, match="batch_size 0"):
+        translate(small_model(), tokenizer, ["a"], batch_size=0)
+    with pytest.raises(ValueError, match="alpha is -1"):
+        translate(small_model(vocab_size=5), tokenizer, ["a"], alpha=-1)
+
+
+def test_translate_refuses_one_string_and_a_foreign_vocabulary():
+    tokenizer = Tokenizer.train(["a b c d e f g h"])
+    with pytest.raises(TypeError, match="sentences is one string"):
+        translate(small_model(), tokenizer, "a b")
+    with pytest.raises(TypeError):
+        translate(small_model(), tokenizer, [["a", "b"]])
+    assert translate(small_model(), tokenizer, []) == []
+    for other in (["a b"], ["a b c d e f g h i"]):
+        message = rf"a vocabulary of 12, the tokenizer one of {4 + len(other[0].split())}"
+        with pytest.raises(ValueError, match=message):
+            translate(small_model(), Tokenizer.train(other), ["a"])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "error", "message"),
+    [
+        (torch.tensor([[1], [12]]), ValueError, "token id 12 is outside the vocabulary of 12"),
+        (torch.tensor([[1], [-1]]), ValueError, "token id -1 is outside"),
+        (torch.tensor([[1.0], [1.0]]), TypeError, "token ids are torch.float32"),
+        (torch.tensor([1, 1]), ValueError, r"tokens of shape \(2,\), need \(2, t\)"),
+        (torch.ones(3, 1).long(), ValueError, r"tokens of shape \(3, 1\), need \(2, t\)"),
+        (torch.ones(2, 0).long(), ValueError, "empty batch of token ids"),
+        (torch.ones(2, 33).long(), ValueError, "sequence of 33 positions is past .* = 32"),
+        ([[1], [1]], TypeError, "token ids are list"),
+    ],
+)
+@torch.no_grad()
+def test_the_cached_decoder_refuses_bad_tokens_and_stays_as_it_was(tokens, error, message):
+    model, sources = small_model(), random_sources([3, 5])
+    decoder, first = CachedDecoder(model, sources), torch.tensor([[BOS], [BOS]])
+    with pytest.raises(error, match=message):
+        decoder.step(tokens)
+    torch.testing.assert_close(decoder.step(first), model(sources, first), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_searches_refuse_an_empty_batch_and_no_step(search):
+    for batch, limit in ((0, 5), (1, 0), (1, -1)):
+        with pytest.raises(ValueError, match=f"batch {batch} and limit {limit} must be at least 1"):
+            search(Table(GARDEN), batch, limit)
+    with pytest.raises(ValueError, match=r"tokens of shape \(3, 1\), need \(2, t\)"):
+        search(CachedDecoder(small_model(), random_sources([3, 5])), 3, 5)
 
 
 # BLEU
@@ -363,3 +416,7 @@ def test_bleu_refuses_unequal_counts():
         bleu(["a"], ["a", "b"])
     with pytest.raises(ValueError, match="0 hypotheses"):
         bleu([], [])
+    with pytest.raises(TypeError, match="not one string"):
+        bleu("abc", "abc")
+    with pytest.raises(ValueError, match=r"tokenize is 'chinese', need one of .*'zh'"):
+        bleu(["a"], ["a"], "chinese")

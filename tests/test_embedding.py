@@ -117,6 +117,19 @@ def test_ids_that_are_no_integers_of_full_width_are_refused(dtype):
         embedding()(torch.tensor([[1, 0]]).to(dtype))
 
 
+@pytest.mark.parametrize("ids", [[[1, 2]], (1, 2), "12", None])
+def test_ids_that_are_no_tensor_are_refused(ids):
+    with pytest.raises(TypeError, match=f"token ids are {type(ids).__name__}, need torch.int64"):
+        embedding()(ids)
+
+
+@pytest.mark.parametrize(("vocab_size", "d_model"), [(0, 4), (-1, 4), (7, 0)])
+def test_sizes_below_one_are_refused(vocab_size, d_model):
+    message = f"vocab_size {vocab_size} and d_model {d_model} must be at least 1"
+    with pytest.raises(ValueError, match=message):
+        Embedding(vocab_size, d_model)
+
+
 def test_empty_batches_are_refused():
     for shape in ((0, 3), (2, 0)):
         with pytest.raises(ValueError, match=rf"empty batch of token ids, shape \({shape[0]}, "):

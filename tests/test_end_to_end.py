@@ -52,7 +52,8 @@ def test_chapter_15_writes_no_model_code():
 def test_chapters_fetch_nothing(path):
     """Case V9: data ships with the book; no retired library, no download."""
     for source in code_cells(path):
-        found = set(imported("\n".join(line for line in source.splitlines() if line[:1] not in "%!")))
+        plain = "\n".join(line for line in source.splitlines() if line[:1] not in "%!")
+        found = set(imported(plain))
         assert not found & {"torchtext", "urllib", "requests", "httpx", "datasets", "wget", "gdown"}
 
 

@@ -173,6 +173,8 @@ def test_bad_input_is_refused():
             cross_entropy(logits, torch.full((2, 3), label))
     with pytest.raises(TypeError, match=r"token ids are torch.float32"):
         cross_entropy(logits, labels.float())
+    with pytest.raises(TypeError, match="labels are a list, need a tensor"):
+        cross_entropy(logits, labels.tolist())
     assert cross_entropy(logits, labels.int()) == cross_entropy(logits, labels)
 
 
@@ -350,6 +352,30 @@ def test_model_refuses_what_does_not_belong_together():
         model.decode(inputs[:2], model.encode(source), source[:, :4])
     with pytest.raises(ValueError, match="token id 12 is outside the vocabulary of 12"):
         model(torch.tensor([[12]]), torch.tensor([[1]]))
+    with pytest.raises(ValueError, match=r"memory \(2, 5, 8\) does not fit"):
+        model.decode(inputs[:2], torch.zeros(2, 5, 8), source)
+
+
+@pytest.mark.parametrize("max_len", [5, 64])  # 64: long enough to take d for a length
+def test_ids_without_a_batch_axis_are_refused(max_len):
+    model, source, inputs = small(max_len=max_len), random_ids(2, 5), random_ids(2, 4)
+    for ids in ((source[0], inputs[0]), (source[0], inputs), (source, inputs[0])):
+        with pytest.raises(ValueError, match=r"token ids of shape \(\d,\), need \(B, S\)"):
+            model(*ids)
+    with pytest.raises(ValueError, match=r"token ids of shape \(1, 2, 5\)"):
+        model.encode(source[None])
+
+
+def test_ids_that_are_no_tensor_of_integers_are_refused():
+    model, source, inputs = small(), random_ids(2, 5), random_ids(2, 4)
+    for ids in ((source.tolist(), inputs), (source, inputs.tolist()), (source.float(), inputs)):
+        with pytest.raises(TypeError, match=r"token ids are .*, need torch\.int64 or"):
+            model(*ids)
+    for ids in ((source[:0], inputs[:0]), (source, inputs[:, :0])):
+        with pytest.raises(ValueError, match="empty batch of token ids"):
+            model(*ids)
+    with pytest.raises(ValueError, match="token id 99 is outside the vocabulary of 12"):
+        translation_loss(model, source, torch.tensor([[1, 5, 2], [1, 5, 99]]))
 
 
 # --- sum and count -------------------------------------------------------------------------------

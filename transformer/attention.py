@@ -17,6 +17,8 @@ from .tokens import PAD
 # %% ../chapters/04_attention.ipynb #padding_mask
 def padding_mask(ids: Tensor) -> Tensor:
     """True where a key may be read: ids (B, S) to a mask (B, 1, 1, S), the same for every query."""
+    if ids.dim() != 2:
+        raise ValueError(f"token ids of shape {tuple(ids.shape)}, need (B, S)")
     return (ids != PAD)[:, None, None, :]
 
 # %% ../chapters/04_attention.ipynb #causal_mask
@@ -29,8 +31,9 @@ def check_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> None:
     """Raise TypeError unless `mask` is boolean, ValueError unless it broadcasts to (…, T, S)."""
     if mask is None:
         return
-    if mask.dtype != torch.bool:
-        raise TypeError(f"mask is {mask.dtype}, need torch.bool with True = may be read")
+    dtype = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+    if dtype != torch.bool:
+        raise TypeError(f"mask is {dtype}, need torch.bool with True = may be read")
     full = (*q.shape[:-1], k.size(-2))  # (B, h, T, S)
     fits = mask.dim() <= len(full) and all(
         size in (1, want) for size, want in zip(reversed(mask.shape), reversed(full))

@@ -18,8 +18,9 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
 
     The range is checked on the CPU only: on an accelerator the look would stall the queue.
     """
-    if ids.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"token ids are {ids.dtype}, need torch.int64 or torch.int32")
+    dtype = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
+    if dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"token ids are {dtype}, need torch.int64 or torch.int32")
     if ids.numel() == 0:
         raise ValueError(f"empty batch of token ids, shape {tuple(ids.shape)}")
     if ids.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -35,6 +36,8 @@ class Embedding(nn.Module):
 
     def __init__(self, vocab_size: int, d_model: int):
         super().__init__()
+        if vocab_size < 1 or d_model < 1:
+            raise ValueError(f"vocab_size {vocab_size} and d_model {d_model} must be at least 1")
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         # scores of a normalised vector have variance 1, and so have the coordinates after ·√d
         nn.init.normal_(self.weight, std=d_model**-0.5)

@@ -31,6 +31,8 @@ def cross_entropy(
     `smoothing` ε spreads ε evenly over all V entries (§5.4). Labels that are PAD don't count.
     Raises ValueError when none counts, or when a label is outside the vocabulary.
     """
+    if not isinstance(labels, Tensor):
+        raise TypeError(f"labels are a {type(labels).__name__}, need a tensor of token ids")
     if logits.shape[:-1] != labels.shape:
         raise ValueError(f"logits {tuple(logits.shape)} do not fit labels {tuple(labels.shape)}")
     if not 0.0 <= smoothing < 1.0:
@@ -67,18 +69,20 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tensor) -> Tensor:
         """Map source ids (B, S) to memory (B, S, d)."""
-        return self.encoder(self.positions(self.source_embedding(source)), padding_mask(source))
+        x = self.source_embedding(source)
+        mask = padding_mask(source)
+        return self.encoder(self.positions(x), mask)
 
     def decode(self, target: Tensor, memory: Tensor, source: Tensor) -> Tensor:
         """Map decoder inputs (B, T), memory (B, S, d) and its ids (B, S) to hidden (B, T, d)."""
+        x = self.target_embedding(target)
+        padding = padding_mask(target)  # first, because it refuses ids without a batch axis
+        self_mask = padding & causal_mask(target.size(1), target.device)  # (B, 1, T, T)
         if target.size(0) != source.size(0):
             raise ValueError(f"{source.size(0)} sources but {target.size(0)} targets")
-        if memory.shape[:2] != source.shape:
+        if memory.shape != (*source.shape, self.config.d_model):
             raise ValueError(f"memory {tuple(memory.shape)} does not fit ids {tuple(source.shape)}")
-        x = self.positions(self.target_embedding(target))
-        causal = causal_mask(target.size(1), target.device)
-        self_mask = causal & padding_mask(target)  # (B, 1, T, T)
-        return self.decoder(x, memory, self_mask, padding_mask(source))
+        return self.decoder(self.positions(x), memory, self_mask, padding_mask(source))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Map hidden (…, d) to one score per vocabulary entry (…, V)."""

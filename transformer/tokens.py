@@ -6,8 +6,9 @@
 __all__ = ['PAD', 'BOS', 'EOS', 'UNK', 'SPECIALS', 'Kind', 'WORD', 'read_lines', 'read_pairs', 'write_text', 'Tokenizer', 'frame',
            'encode_pairs', 'pad']
 
-# %% ../chapters/01_tokens.ipynb #cbe71598
+# %% ../chapters/01_tokens.ipynb #852e2ad4
 import json
+import operator
 import os
 import re
 import warnings
@@ -65,12 +66,12 @@ def read_pairs(
         rows = [list(row) for row in zip(sources, targets)]
     pairs = [(source.strip(), target.strip()) for source, target in rows]
     kept = [(source, target) for source, target in pairs if source and target]
+    if not kept:
+        raise ValueError(f"{path}: no pair with text on both sides")
     if len(kept) < len(pairs):
         warnings.warn(
             f"{path}: dropped {len(pairs) - len(kept)} pairs with a blank side", stacklevel=2
         )
-    if not kept:
-        raise ValueError(f"{path}: no pair with text on both sides")
     return kept
 
 # %% ../chapters/01_tokens.ipynb #SPECIALS
@@ -157,7 +158,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of `ids`; PAD, BOS and EOS are left out, UNK shows as `<unk>`."""
-        ids = [int(i) for i in ids]
+        ids = [operator.index(i) for i in ids]  # 4.7 is no id
         for i in ids:
             if not 0 <= i < len(self):
                 raise ValueError(f"id {i} is outside the vocabulary of {len(self)}")
@@ -202,11 +203,10 @@ def encode_pairs(
 # %% ../chapters/01_tokens.ipynb #pad
 def pad(sequences: Sequence[Sequence[int]]) -> Tensor:
     """Stack sequences into one (B, T) tensor of ids, filled with PAD on the right."""
-    if not sequences:
+    lengths = [len(sequence) for sequence in sequences]
+    if not lengths:
         raise ValueError("empty batch: need at least 1 sequence")
-    if not all(sequences):
-        raise ValueError(
-            f"sequence {[bool(s) for s in sequences].index(False)} of the batch is empty"
-        )
-    longest = max(map(len, sequences))
+    if 0 in lengths:
+        raise ValueError(f"sequence {lengths.index(0)} of the batch is empty")
+    longest = max(lengths)
     return torch.tensor([[*s, *[PAD] * (longest - len(s))] for s in sequences])  # (B, T)
