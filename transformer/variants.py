@@ -5,17 +5,21 @@
 # %% auto #0
 __all__ = ['EncoderOnly', 'DecoderOnly']
 
-# %% ../chapters/13_variants.ipynb #c1e2bfc1
+# %% ../chapters/13_variants.ipynb #d9bba70e
 from torch import Tensor, nn
+
 from .attention import attention, causal_mask, padding_mask
 from .embedding import Embedding
 from .encoder import Encoder, TransformerConfig
 from .multi_head import Attention
 from .positional_encoding import PositionalEncoding
 
-# %% ../chapters/13_variants.ipynb #dc7289d6
+# %% ../chapters/13_variants.ipynb #EncoderOnly
 class EncoderOnly(nn.Module):
-    """Reads in both directions, like BERT: ids (B, T) to logits (B, T, V), one guess per position."""
+    """Reads in both directions, like BERT: ids (B, T) to logits (B, T, V), one guess a position.
+
+    `attention` as in `MultiHeadAttention`; the output layer is the embedding's table (§3.4).
+    """
 
     def __init__(self, config: TransformerConfig, attention: Attention = attention):
         super().__init__()
@@ -28,12 +32,15 @@ class EncoderOnly(nn.Module):
         """What each position may read: every real token."""
         return padding_mask(ids)
 
+    def hidden(self, ids: Tensor) -> Tensor:
+        """Map ids (B, T) to hidden vectors (B, T, d)."""
+        return self.stack(self.positions(self.embedding(ids)), self.mask(ids))
+
     def forward(self, ids: Tensor) -> Tensor:
         """Map ids (B, T) to logits (B, T, V)."""
-        hidden = self.stack(self.positions(self.embedding(ids)), self.mask(ids))
-        return self.embedding.logits(hidden)
+        return self.embedding.logits(self.hidden(ids))
 
-# %% ../chapters/13_variants.ipynb #e980cbe5
+# %% ../chapters/13_variants.ipynb #DecoderOnly
 class DecoderOnly(EncoderOnly):
     """Reads backwards only, like GPT: the logits at t are about token t + 1."""
 
