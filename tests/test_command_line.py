@@ -2,12 +2,15 @@
 
 import io
 import os
+import signal
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
 
+from transformer import Tokenizer
 from transformer.__main__ import run
 
 NAMES = {"小明": "Xiaoming", "小红": "Xiaohong", "爸爸": "Dad"}
@@ -46,7 +49,9 @@ def error_of(result):
     """The one line that a user sees; exit code 2, nothing on stdout."""
     assert result.returncode == 2, result.stderr.decode()
     assert result.stdout == b""
-    return result.stderr.decode("utf-8").strip().splitlines()[-1]
+    [line] = result.stderr.decode("utf-8").splitlines()
+    assert line.startswith("error: ")
+    return line
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +113,7 @@ def test_resume_goes_on_from_the_checkpoint(trained):
         (b"\xff\xfe\n", "not UTF-8 (byte 0 is 0xff)"),
         (b"<!DOCTYPE html><html>404</html>", "an HTML page, not a text corpus"),
         (b"a\0b\tc\n", "NUL in line 1"),
+        (b"one\t\n\ttwo\n", "no pair with text on both sides"),
     ],
 )
 def test_bad_corpora(tmp_path, content, message):
@@ -116,7 +122,7 @@ def test_bad_corpora(tmp_path, content, message):
     result = call("train", "--data", tmp_path / "bad.tsv", "--run", tmp_path / "run")
     assert message in error_of(result)
     assert "bad.tsv" in error_of(result)
-    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
 
 
 def test_missing_and_damaged_models(tmp_path, trained):
@@ -128,6 +134,117 @@ def test_missing_and_damaged_models(tmp_path, trained):
     assert "--preset" in error_of(
         call("train", "--data", trained / "pairs.tsv", "--run", tmp_path, "--preset", "huge")
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "Missing command"),
+        (("teach",), "No such command 'teach'"),
+        (("train",), "Missing option '--data'"),
+        (("train", "--data", "{data}", "--run", "{new}", "--preset", "huge"), "'huge' is not"),
+        (("train", "--data", "{data}", "--run", "{new}", "--tokens", "odd"), "'odd' is not"),
+        (("train", "--data", "{data}", "--run", "{new}", "--vocab-size", 4), "vocab_size is 4"),
+        (("train", "--data", "{data}", "--run", "{new}", "--epochs", 0), "0 is not in the range"),
+        (("train", "--data", "{empty}", "--run", "{new}"), "train.tsv"),
+        (("train", "--data", "{data}", "--run", "{data}"), "pairs.tsv"),
+        (("train", "--data", "{data}", "--run", "{run}"), "holds a run; go on with --resume"),
+        (("translate", "--run", "{data}", "a"), "no config.json"),
+        (("translate", "--run", "{run}", "--beam", 0, "a"), "0 is not in the range"),
+        (("translate", "--run", "{run}"), "standard input is empty"),
+        (("translate", "--run", "{run}", "小明 " * 300), "sentence 1: 300 tokens are past"),
+        (("evaluate", "--run", "{run}", "--data", "{empty}"), "Is a directory"),
+        (("evaluate", "--run", "{run}", "--data", "{new}"), "does not exist"),
+    ],
+)
+def test_every_error_is_one_line(trained, tmp_path, words, message):
+    (tmp_path / "empty").mkdir()
+    names = {"data": trained / "pairs.tsv", "run": trained / "run", "new": tmp_path / "new",
+             "empty": tmp_path / "empty"}  # fmt: skip
+    weights = (trained / "run" / "weights.safetensors").read_bytes()
+    assert message in error_of(call(*(str(word).format(**names) for word in words)))
+    assert (trained / "run" / "weights.safetensors").read_bytes() == weights
+
+
+def test_a_line_past_the_limit_is_named(trained):
+    text = "小明 工作\n\n" + "工作 " * 10_000 + "\n小明 工作\n"
+    error = error_of(call("translate", "--run", trained / "run", stdin=text.encode()))
+    assert error == "error: sentence 3: 10000 tokens are past the limit max_len = 256"
+
+
+def test_a_pair_past_the_limit_stops_before_anything_is_written(tmp_path):
+    data = tmp_path / "pairs.tsv"
+    data.write_text("one\ttwo\none\ttwo" + " two" * 300 + "\n", encoding="utf-8")
+    error = error_of(call("train", "--data", data, "--run", tmp_path / "run"))
+    assert error == "error: pair 2: 302 tokens are past the limit max_len = 256"
+    assert not (tmp_path / "run").exists()
+
+
+def test_only_blank_lines(trained):
+    """Case V5."""
+    result = call("translate", "--run", trained / "run", stdin="\n \n\u3000\n".encode())
+    assert result.stdout == b"\n\n\n"
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 0)() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_not_be_written(trained, tmp_path):
+    tmp_path.chmod(0o500)
+    words = "train", "--data", trained / "pairs.tsv", "--run", tmp_path / "run"
+    assert "Permission denied" in error_of(call(*words))
+
+
+def test_resuming_with_other_data_or_another_preset(trained, tmp_path):
+    data, other, run = trained / "pairs.tsv", tmp_path / "other.tsv", tmp_path / "run"
+    other.write_text("\n".join(LINES * 3) + "\n", encoding="utf-8")
+    assert call("train", "--data", data, "--run", run, "--epochs", 1).returncode == 0
+    words = "train", "--run", run, "--epochs", 2, "--resume", "--data"
+    assert "another data set" in error_of(call(*words, other))
+    assert "another configuration" in error_of(call(*words, data, "--preset", "base"))
+    Tokenizer.train(["工作 works"]).save(run / "vocabulary.json")
+    assert "written by a run with another" in error_of(call(*words, data))
+    (run / "vocabulary.json").unlink()
+    assert "vocabulary.json" in error_of(call(*words, data))
+
+
+def test_a_dropped_pair_is_one_line_too(trained, tmp_path):
+    data = tmp_path / "pairs.tsv"
+    data.write_text("\n".join([*LINES, "\tnobody"]) + "\n", encoding="utf-8")
+    result = call_process("train", "--data", data, "--run", tmp_path / "run", "--epochs", 1)
+    assert result.returncode == 0
+    assert result.stderr.decode() == f"warning: {data}: dropped 1 pairs with a blank side\n"
+
+
+def test_ctrl_c_leaves_a_run_that_goes_on(trained, tmp_path):
+    data, run = trained / "pairs.tsv", tmp_path / "run"
+    words = [sys.executable, "-m", "transformer", "train", "--data", str(data), "--run", str(run)]
+    with subprocess.Popen(
+        [*words, "--epochs", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        for _ in range(600):
+            if (run / "checkpoint.safetensors").exists():
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stderr.decode().strip() == "interrupted"
+    result = call("train", "--data", data, "--run", run, "--epochs", 1, "--resume")
+    assert result.returncode == 0, result.stderr.decode()
+    assert "updates, last loss" in result.stdout.decode()
+
+
+def test_chinese_out_in_and_as_an_argument_whatever_the_locale(tmp_path):
+    """Case V6: the target side is Chinese, and the terminal claims to know ASCII only."""
+    data, run = tmp_path / "pairs.tsv", tmp_path / "run"
+    data.write_text("works\t工作\n工作\t工作\n" * 20, encoding="utf-8")
+    assert call("train", "--data", data, "--run", run, "--epochs", 30).returncode == 0
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for words in (["works"], ["工作"]):
+        result = call_process("translate", "--run", run, *words, **ascii_only)
+        assert result.returncode == 0, result.stderr.decode()
+        assert result.stdout.decode("utf-8") == "工作\n"
+    result = call_process("translate", "--run", run, stdin=b"works\n", PYTHONIOENCODING="cp1252")
+    assert result.stdout.decode("utf-8").split() == ["工作"]
 
 
 def test_input_that_is_not_utf8(trained):

@@ -68,6 +68,8 @@ def test_batches_refuse_what_does_not_fit():
         tr.token_batches([([5] * 6, frame([5]))], 5)
     with pytest.raises(ValueError, match="0 pairs"):
         tr.token_batches([], 5)
+    with pytest.raises(ValueError, match="pool is 0"):
+        tr.token_batches(PAIRS, 50, pool=0)
 
 
 # The schedule
@@ -86,6 +88,8 @@ def test_schedule_refuses_step_zero(step, warmup):
     """Case T6."""
     with pytest.raises(ValueError, match=f"step {step} and warmup {warmup}"):
         tr.noam_rate(step, 512, warmup)
+    with pytest.raises(ValueError, match="d_model is 0"):
+        tr.noam_rate(1, 0)
 
 
 # One update
@@ -123,6 +127,60 @@ def test_accumulation_groups_the_batches():
     one, three = tiny_trainer().updates(), tiny_trainer(accumulate=3).updates()
     assert [batch for group in three for batch in group] == [group[0] for group in one]
     assert {len(group) for group in three[:-1]} == {3}
+
+
+def test_an_update_that_breaks_off_leaves_no_gradient_behind(monkeypatch):
+    """Ctrl-C after the backward pass; the next update is as if it had been the first."""
+    broken, whole = (
+        Trainer(tiny_model(dropout=0.0), PAIRS, TrainingConfig(), progress=False) for _ in range(2)
+    )
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tr.nn.utils, "clip_grad_norm_", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            broken.update([[9, 10]])
+    assert broken.step == 0
+    assert broken.update([[0, 1]]) == whole.update([[0, 1]])
+    for a, b in zip(broken.model.parameters(), whole.model.parameters()):
+        assert torch.equal(a, b)
+
+
+def test_a_gradient_that_is_not_finite_stops_although_the_loss_is():
+    trainer = tiny_trainer()
+    before = [w.detach().clone() for w in trainer.model.parameters()]
+    trainer.model.output.weight.register_hook(lambda gradient: gradient * math.inf)
+    with pytest.raises(ValueError, match=r"loss is \d.* at update 1, the norm of its gradient inf"):
+        trainer.update([[0, 1]])
+    assert all(torch.equal(a, b) for a, b in zip(before, trainer.model.parameters()))
+    assert trainer.step == 0
+
+
+@pytest.mark.parametrize(
+    ("pairs", "error", "message"),
+    [
+        ([], ValueError, "no pairs to train on"),
+        ([("我 爱 你", "I love you")], TypeError, "pair 1 is text, need token ids"),
+        ([([4], [1, 5, 2]), ([], [1, 5, 2])], ValueError, "pair 2: 0 source and 3 target ids"),
+        ([([4], [1])], ValueError, "pair 1: 1 source and 1 target ids"),
+        ([([4] * 17, [1, 2])], ValueError, "pair 1: 17 tokens are past the limit max_len = 16"),
+        ([([4], [1] * 18)], ValueError, "pair 1: 17 tokens are past the limit max_len = 16"),
+        ([([14], [1, 2])], ValueError, "pair 1: token id 14 is outside the vocabulary of 14"),
+        ([([4], [1, -1, 2])], ValueError, "pair 1: token id -1 is outside the vocabulary"),
+    ],
+)
+def test_bad_pairs_are_refused_before_the_first_update(pairs, error, message):
+    with pytest.raises(error, match=message):
+        Trainer(tiny_model(), pairs, progress=False)
+    Trainer(tiny_model(), [([4] * 16, [1] * 17)], progress=False)  # exactly at the limit
+
+
+def test_an_update_without_a_batch_is_refused():
+    for group, message in (([], "no batch in this update"), ([[]], "empty batch")):
+        with pytest.raises(ValueError, match=message):
+            tiny_trainer().update(group)
 
 
 def test_not_a_number_stops_and_keeps_the_weights():
@@ -239,6 +297,55 @@ def test_foreign_and_damaged_checkpoints_are_refused(tmp_path):
         tiny_trainer(tmp_path).resume()
 
 
+def test_a_checkpoint_of_another_model_or_other_data_is_refused(tmp_path):
+    tiny_trainer(tmp_path).save()
+    recipe = tiny_trainer().config
+    for model, pairs, name in (
+        (tiny_model(dropout=0.2), PAIRS, "model"),
+        (tiny_model(), PAIRS[1:], "data set"),
+        (tiny_model(), PAIRS[::-1], "data set"),
+    ):
+        with pytest.raises(ValueError, match=f"written by a run with another {name}"):
+            Trainer(model, pairs, recipe, tmp_path).resume()
+    tr.save(tiny_model(vocab_size=6), Tokenizer.train(["a b"]), tmp_path)
+    (tmp_path / "weights.safetensors").rename(tmp_path / "checkpoint.safetensors")
+    with pytest.raises(ValueError, match="another configuration, None"):
+        tiny_trainer(tmp_path).resume()
+
+
+def test_a_trainer_without_folder_has_no_checkpoint():
+    for call in (tiny_trainer().save, tiny_trainer().resume):
+        with pytest.raises(ValueError, match="no folder for a checkpoint"):
+            call()
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_a_save_that_dies_leaves_the_old_checkpoint(tmp_path, monkeypatch, stop):
+    trainer = tiny_trainer(tmp_path)
+    trainer.update([[0, 1]])
+    trainer.save()
+    old = trainer.checkpoint().read_bytes()
+    trainer.update([[2, 3]])
+
+    def half(tensors, path, metadata):
+        path.write_bytes(b"half")
+        raise stop
+
+    monkeypatch.setattr(tr, "save_file", half)
+    with pytest.raises(type(stop) if isinstance(stop, Exception) else stop):
+        trainer.save()
+    assert trainer.checkpoint().read_bytes() == old
+    again = tiny_trainer(tmp_path)
+    again.resume()
+    assert again.step == 1
+
+
+def test_what_the_library_cannot_write_is_an_error_of_the_system(tmp_path):
+    (tmp_path / "w.safetensors.partial").mkdir()
+    with pytest.raises(OSError, match=r"w\.safetensors: "):
+        tr.write_tensors(tmp_path / "w.safetensors", {"x": torch.zeros(3)}, {})
+
+
 def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "w.safetensors"
     tr.write_tensors(path, {"x": torch.zeros(3)}, {})
@@ -288,10 +395,109 @@ def test_load_names_what_is_missing_or_damaged(tmp_path):
     tr.load(tmp_path)
 
 
+def saved(folder, words, seed=0):
+    """A translator of two words in `folder`; the vocabularies are of one size."""
+    tokenizer = Tokenizer.train([words])
+    model = tiny_model(vocab_size=len(tokenizer), seed=seed)
+    tr.save(model, tokenizer, folder)
+    return model, tokenizer
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2, 3])
+def test_a_save_that_dies_is_the_old_model_or_the_new_or_none(tmp_path, monkeypatch, renames):
+    """Killed before the first, second, third rename of three; never new words on old weights."""
+    old, _ = saved(tmp_path, "a b")
+    done, replace = [], tr.os.replace
+
+    def mortal(source, target):
+        inside = tr.Path(target).parent == tmp_path  # the three files, not their parts beside
+        if inside and len(done) == renames:
+            raise KeyboardInterrupt
+        done.extend([target] * inside)
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tr.os, "replace", mortal)
+        if renames < 3:
+            with pytest.raises(KeyboardInterrupt):
+                saved(tmp_path, "c d", seed=1)
+        else:
+            saved(tmp_path, "c d", seed=1)
+    assert {path.name for path in tmp_path.iterdir()} == set(tr.PARTS)
+    if renames in (0, 1):  # the configurations are equal, so one rename changes nothing
+        model, tokenizer = tr.load(tmp_path)
+        assert tokenizer.tokens("a") == ["a"]
+        assert torch.equal(model.output.weight, old.output.weight)
+    elif renames == 2:
+        with pytest.raises(ValueError, match="weights were saved with another config.json or voc"):
+            tr.load(tmp_path)
+    else:
+        assert tr.load(tmp_path)[1].tokens("c") == ["c"]
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocabulary.json", "weights.safetensors"])
+def test_parts_of_two_models_are_no_model(tmp_path, name):
+    saved(tmp_path / "a", "a b")
+    tokenizer = Tokenizer.train(["c d"])
+    other = replace(tiny_model(vocab_size=6).config, heads=4)  # the same shapes
+    tr.save(Transformer(other), tokenizer, tmp_path / "c")
+    (tmp_path / "a" / name).write_bytes((tmp_path / "c" / name).read_bytes())
+    with pytest.raises(ValueError, match="another config.json or vocabulary.json"):
+        tr.load(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[1]", "argument after"),
+        ("null", "argument after"),
+        ('"text"', "argument after"),
+        ('{"kind": "word"}', "unexpected keyword argument 'kind'"),
+        ("{}", "missing 1 required positional argument"),
+        ('{"vocab_size": "6"}', "vocab_size is '6'"),
+        ('{"vocab_size": -6}', "vocab_size is -6"),
+        ('{"vocab_size": 6, "d_model": 16.0}', r"d_model is 16\.0"),
+        ('{"vocab_size": 6, "dropout": "0.1"}', r"dropout is '0\.1'"),
+        ('{"vocab_size": 6, "dropout": null}', "dropout is None"),
+        ('{"vocab_size": 6, "tied": "no"}', "tied is 'no'"),
+        ('{"vocab_size": 6, "heads": 7}', "not a multiple of heads 7"),
+        ("<html>404</html>", "Expecting value"),
+        (b"\xff", "codec can't decode"),
+    ],
+)
+def test_a_configuration_that_is_none_is_named(tmp_path, content, message):
+    saved(tmp_path, "a b")
+    raw = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "config.json").write_bytes(raw)
+    with pytest.raises(ValueError, match=rf"config\.json: not a model configuration .*{message}"):
+        tr.load(tmp_path)
+
+
+def test_a_configuration_with_a_size_left_out_is_not_filled_up(tmp_path):
+    """Without "heads" the default would fit the weights, and be another model."""
+    model, _ = saved(tmp_path, "a b")
+    sizes = {"vocab_size": 6, "d_model": 16, "d_ff": 32, "layers": 1, "max_len": 16}
+    assert Transformer(TransformerConfig(**sizes)).config.heads != model.config.heads
+    (tmp_path / "config.json").write_text(json.dumps(sizes))
+    with pytest.raises(ValueError, match=r"another config\.json"):
+        tr.load(tmp_path)
+
+
+def test_a_vocabulary_of_another_size_is_not_saved(tmp_path):
+    saved(tmp_path, "a b")
+    with pytest.raises(ValueError, match="a vocabulary of 6, the tokenizer one of 7"):
+        tr.save(tiny_model(vocab_size=6), Tokenizer.train(["a b c"]), tmp_path)
+    assert len(tr.load(tmp_path)[1]) == 6
+
+
 def test_weights_of_another_model_are_refused():
     weights = tr.named_weights(tiny_model())
     with pytest.raises(ValueError, match=r"shape \(14, 16\), need \(15, 16\)"):
         tr.load_weights(tiny_model(vocab_size=15), weights)
+    other, untouched = tiny_model(seed=1), tiny_model(seed=1)
+    with pytest.raises(ValueError, match=r"shape \(3,\)"):  # of the last: none may be copied
+        tr.load_weights(other, weights | {list(weights)[-1]: torch.zeros(3)})
+    assert all(torch.equal(a, b) for a, b in zip(other.parameters(), untouched.parameters()))
     weights.pop("source_embedding.weight")
     with pytest.raises(ValueError, match="do not fit"):
         tr.load_weights(tiny_model(), weights)
@@ -304,12 +510,18 @@ def test_average_is_the_mean():
         torch.testing.assert_close(mean[name], (a[name] + b[name]) / 2)
     with pytest.raises(ValueError, match="no checkpoints"):
         tr.average_weights([])
+    x, y = torch.zeros(2), torch.zeros(3)
+    for other in ({"a": y}, {"b": x}, {"a": x, "b": x}, {}):
+        with pytest.raises(ValueError, match="different models"):
+            tr.average_weights([{"a": x}, other])
 
 
 def test_exact_match():
     assert tr.exact_match(["a", "b", "c"], ["a", "b", "d"]) == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="1 hypotheses for 2 references"):
         tr.exact_match(["a"], ["a", "b"])
+    with pytest.raises(TypeError, match="not one string"):
+        tr.exact_match("abc", "abd")
 
 
 @pytest.mark.parametrize(
@@ -318,6 +530,19 @@ def test_exact_match():
         ({"epochs": 0}, "epochs is 0"),
         ({"max_tokens": 0}, "max_tokens is 0"),
         ({"precision": "float16"}, "precision is 'float16'"),
+        ({"epochs": 1.5}, "epochs is 1.5, need an integer of at least 1"),
+        ({"epochs": "3"}, "epochs is '3'"),
+        ({"accumulate": 0}, "accumulate is 0"),
+        ({"accumulate": True}, "accumulate is True"),
+        ({"warmup": -1}, "warmup is -1"),
+        ({"save_every": 0}, "save_every is 0"),
+        ({"seed": -1}, "seed is -1, need an integer of at least 0"),
+        ({"smoothing": 1.0}, "smoothing is 1.0, need 0 ≤ smoothing < 1"),
+        ({"smoothing": -0.1}, "smoothing is -0.1"),
+        ({"clip": 0.0}, "clip is 0.0, need more than 0"),
+        ({"clip": -1.0}, "clip is -1.0"),  # it would climb
+        ({"factor": -1.0}, "factor is -1.0"),
+        ({"factor": math.nan}, "factor is nan"),
     ],
 )
 def test_configuration_is_checked(changes, message):

@@ -71,7 +71,6 @@ def train_command(
         tokenizer = Tokenizer.load(run / "vocabulary.json")
     else:
         tokenizer = Tokenizer.train((side for pair in pairs for side in pair), tokens, vocab_size)
-        tokenizer.save(run / "vocabulary.json")
     sizes, recipe = PRESETS[preset]
     torch.manual_seed(recipe.seed)
     model = Transformer(sizes(len(tokenizer))).to(best_device())
@@ -80,6 +79,8 @@ def train_command(
     )
     if resume:
         trainer.resume()
+    else:
+        tokenizer.save(run / "vocabulary.json")
     click.echo(
         f"{len(pairs)} pairs, vocabulary {len(tokenizer)}, {count_parameters(model)} parameters, "
         f"{best_device()}"

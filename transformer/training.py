@@ -333,14 +333,15 @@ class Trainer:
             if weight.grad is not None:
                 weight.grad /= tokens  # from the sum to the mean over all tokens of the update
         norm = nn.utils.clip_grad_norm_(model.parameters(), c.clip).item()
-        if not math.isfinite(loss_sum) or not math.isfinite(norm):
+        mean = loss_sum / tokens
+        if not math.isfinite(mean) or not math.isfinite(norm):
             raise ValueError(
-                f"loss is {loss_sum} at update {step}, the norm of its gradient {norm}: "
+                f"loss is {mean} at update {step}, the norm of its gradient {norm}: "
                 "training stopped, weights unchanged"
             )
         self.optimizer.step()
         self.step = step
-        return loss_sum / tokens
+        return mean
 
     def checkpoint(self) -> Path:
         """The file that `save` writes and `resume` reads."""
@@ -401,6 +402,8 @@ class Trainer:
 # %% ../chapters/14_training.ipynb #exact_match
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """The share of hypotheses equal to their reference."""
+    if isinstance(hypotheses, str) or isinstance(references, str):
+        raise TypeError("hypotheses and references are lists of sentences, not one string")
     if len(hypotheses) != len(references) or not references:
         raise ValueError(
             f"{len(hypotheses)} hypotheses for {len(references)} references, "
