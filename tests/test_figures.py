@@ -90,6 +90,7 @@ def samples() -> dict[str, Figure]:
 
 
 def test_chinese_ticks_and_a_negative_number_on_a_bare_machine(fonts):
+    """Case B9."""
     figures.setup()
     fig = figures.heatmap(X @ X.T - 2, WORDS, WORDS, vmin=None, vmax=None, colourbar=True)
     drawn = svg(fig).decode()  # a missing glyph is a warning, and warnings are errors here

@@ -251,7 +251,7 @@ def test_a_changed_number_is_caught_and_a_changed_picture_is_not(tmp_path: Path)
 
 
 def test_what_false_alarms_are_made_of(tmp_path: Path) -> None:
-    """The same page twice, and under another hash seed: the forms that the guard asks for."""
+    """Case B5: the same page under two hash seeds, in the forms that the guard asks for."""
     path = executed(
         tmp_path,
         "_ = object()",  # not the bare object, whose repr holds an address
@@ -377,7 +377,7 @@ def test_no_such_chapter() -> None:
 def test_a_chapter_runs_in_its_own_folder_with_nothing_on_the_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The package is found because it is installed, not because of where Python was started."""
+    """Case B10: the package is found because it is installed, not because of the folder."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
     path = ROOT / "chapters" / "04_attention.ipynb"
     notebook = nbformat.read(path, as_version=4)

@@ -134,7 +134,7 @@ FAULTS = {
 
 
 def test_every_fault_is_named(tmp_path: Path) -> None:
-    """All in one build, for speed; the exit code of each kind by itself is tested below."""
+    """Cases B1 and B3, all in one build, for speed; exit codes one by one are tested below."""
     folder = two_pages(tmp_path, *(cell for cell, _ in FAULTS.values()))
     status, output = build(folder)
     assert status != 0
@@ -147,6 +147,7 @@ def test_every_fault_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["a cell that raised", "a link to no notebook"])
 def test_one_fault_fails_the_build_and_fails_it_again(tmp_path: Path, kind: str) -> None:
+    """Case B1."""
     cell, message = FAULTS[kind]
     folder = two_pages(tmp_path, cell)
     for _ in range(2):  # Sphinx does not repeat the warnings of pages that it need not read again
