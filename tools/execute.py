@@ -152,7 +152,8 @@ def canonical(notebook: NotebookNode) -> NotebookNode:
             continue
         count += 1
         cell.execution_count = count
-        cell.outputs = [canonical_output(output, count) for output in joined(cell.outputs)]
+        kept = [output for output in cell.outputs if not is_progress_bar(output)]
+        cell.outputs = [canonical_output(output, count) for output in joined(kept)]
     nbformat.validate(notebook)
     return notebook
 
@@ -201,6 +202,11 @@ def joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
         if output.output_type == "stream":
             output.text = re.sub(r"^.*\r(?=[^\n])", "", output.text, flags=re.MULTILINE)
     return result
+
+
+def is_progress_bar(output: NotebookNode) -> bool:
+    """A tqdm bar: for whoever runs the cell, not for the page."""
+    return "it/s]" in output.get("data", {}).get("text/plain", "") and len(output.data) == 2
 
 
 def canonical_output(output: NotebookNode, count: int) -> NotebookNode:

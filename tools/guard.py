@@ -23,7 +23,19 @@ from nbformat import NotebookNode
 ROOT = Path(__file__).resolve().parent.parent
 
 # The only outputs that nbval runs and does not compare: (chapter, cell id) with the reason.
-IGNORED_OUTPUTS: dict[tuple[str, str], str] = {}
+# Chapter 15 shows what one training run of minutes gave; another processor rounds otherwise and
+# ends elsewhere. The cells after these assert what must hold on any.
+IGNORED_OUTPUTS: dict[tuple[str, str], str] = {
+    ("15_end_to_end", "f2d338db"): "loss and accuracy of each epoch, and a progress bar",
+    ("15_end_to_end", "a558b726"): "scores of the trained model, and its errors",
+    ("15_end_to_end", "25b5eca1"): "log-probabilities of its beam",
+    ("15_end_to_end", "a24e9e13"): "attention weights of the trained model",
+    ("15_end_to_end", "7c48c94b"): "scores and weights after a second training",
+    ("15_end_to_end", "03b4990d"): "cross-attention weights after it",
+    ("15_end_to_end", "337d8ab3"): "attention weights by distance",
+    ("15_end_to_end", "14704774"): "scores without each head",
+    ("15_end_to_end", "169b6048"): "scores on real sentences, and translations",
+}
 
 TAGS = (
     "full-width",
