@@ -285,14 +285,16 @@ def test_executing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
         "axes = figure.subplots()\n_ = axes.plot([1, 2], [3, 4], marker='o')\nfigure",
         "print('a', flush=True)\nprint('b')",
         new_code_cell("1 / 0", metadata={"tags": ["raises-exception"]}),
+        "from tqdm.auto import tqdm\nfor _ in tqdm(range(3)): print('c')",
     ]
     first = executed(tmp_path, *cells).read_bytes()
     assert executed(tmp_path, *cells).read_bytes() == first
-    figure, streams, error = nbformat.reads(first.decode(), as_version=4).cells
+    figure, streams, error, bar = nbformat.reads(first.decode(), as_version=4).cells
     assert "<svg" in figure.outputs[0].data["image/svg+xml"]
     assert "date>" not in figure.outputs[0].data["image/svg+xml"]
     assert [output.text for output in streams.outputs] == ["a\nb\n"]
     assert error.outputs[0].traceback == ["ZeroDivisionError: division by zero"]
+    assert [output.text for output in bar.outputs] == ["c\nc\nc\n"]
 
 
 def test_ids_are_names_or_hashes_and_unique() -> None:
