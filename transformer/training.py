@@ -85,8 +85,8 @@ def noam_rate(step: int, d_model: int, warmup: int = 4000, factor: float = 1.0) 
 class TrainingConfig:
     """How to train. The defaults suit the tiny model; `base()` is the paper's recipe (§5)."""
 
-    epochs: int = 7
-    max_tokens: int = 1000  # positions a batch, each side
+    epochs: int = 8
+    max_tokens: int = 1500  # positions a batch, each side
     accumulate: int = 1  # batches an update
     warmup: int = 200
     factor: float = 0.25  # of the paper's learning rate
