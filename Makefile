@@ -80,6 +80,6 @@ $(RUN)/weights.safetensors: | $(INSTALLED) $(EXPORTED)
 	$(BIN)/python -m transformer train --preset $(PRESET) --data data/zh-en --run $(RUN) \
 		$(if $(wildcard $(RUN)/checkpoint.safetensors),--resume)
 
-_build/corpus: data/zh-en/grammar.py | $(INSTALLED)
+_build/corpus: $(wildcard data/zh-en/*.py) | $(INSTALLED)
 	$(BIN)/python data/zh-en/grammar.py
 	@mkdir -p _build && touch $@
