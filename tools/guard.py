@@ -31,7 +31,7 @@ IGNORED_OUTPUTS: dict[tuple[str, str], str] = {
     ("15_end_to_end", "25b5eca1"): "log-probabilities of its beam",
     ("15_end_to_end", "a24e9e13"): "attention weights of the trained model",
     ("15_end_to_end", "7c48c94b"): "scores and weights after a second training",
-    ("15_end_to_end", "03b4990d"): "cross-attention weights after it",
+    ("15_end_to_end", "fe7832e0"): "cross-attention weights after it",
     ("15_end_to_end", "337d8ab3"): "attention weights by distance",
     ("15_end_to_end", "14704774"): "scores without each head",
     ("15_end_to_end", "169b6048"): "scores on real sentences, and translations",
