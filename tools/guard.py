@@ -29,7 +29,7 @@ IGNORED_OUTPUTS: dict[tuple[str, str], str] = {
     ("15_end_to_end", "f2d338db"): "loss and accuracy of each epoch, and a progress bar",
     ("15_end_to_end", "a558b726"): "scores of the trained model, and its errors",
     ("15_end_to_end", "25b5eca1"): "log-probabilities of its beam",
-    ("15_end_to_end", "a24e9e13"): "attention weights of the trained model",
+    ("15_end_to_end", "0fdfe27b"): "attention weights of the trained model",
     ("15_end_to_end", "7c48c94b"): "scores and weights after a second training",
     ("15_end_to_end", "fe7832e0"): "cross-attention weights after it",
     ("15_end_to_end", "337d8ab3"): "attention weights by distance",
