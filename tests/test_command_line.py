@@ -217,15 +217,25 @@ def test_a_dropped_pair_is_one_line_too(trained, tmp_path):
 def test_ctrl_c_leaves_a_run_that_goes_on(trained, tmp_path):
     data, run = trained / "pairs.tsv", tmp_path / "run"
     words = [sys.executable, "-m", "transformer", "train", "--data", str(data), "--run", str(run)]
+
+    def hear_ctrl_c():  # what a shell starts in the background ignores it, and so do its children
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     with subprocess.Popen(
-        [*words, "--epochs", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*words, "--epochs", "100000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=hear_ctrl_c,
     ) as process:
-        for _ in range(600):
-            if (run / "checkpoint.safetensors").exists():
-                break
-            time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        try:
+            for _ in range(600):
+                if (run / "checkpoint.safetensors").exists():
+                    break
+                time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert stderr.decode().strip() == "interrupted"
     result = call("train", "--data", data, "--run", run, "--epochs", 1, "--resume")
