@@ -212,11 +212,12 @@ def marian(model: Transformer) -> Any:
             forced_eos_token_id=None,
         )
     )
+    theirs.to(next(model.parameters()).dtype)
     copy(theirs, marian_values(model))
     with torch.no_grad():
         for stack in (theirs.model.encoder, theirs.model.decoder):
             stack.embed_positions.weight.copy_(model.positions.encoding)
-    return theirs.to(next(model.parameters()).dtype).train(model.training)
+    return theirs.train(model.training)
 
 
 def marian_attention(
