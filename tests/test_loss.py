@@ -489,6 +489,21 @@ def test_one_vocabulary_fits_every_row_of_the_paper_but_big(row, vocab_size):
     assert round(counted(vocab_size, **changes) / 1e6) == printed
 
 
+def test_each_row_solved_for_its_vocabulary():
+    """Counted = body + V·d rounds to the printed millions for V in an interval of 1e6/d."""
+    solved = {}
+    for row, (changes, printed) in TABLE_3.items():
+        d = changes.get("d_model", 512)
+        body = counted(1, **changes) - d
+        low, high = (printed - 0.5) * 1e6 - body, (printed + 0.5) * 1e6 - body
+        solved[row] = math.ceil(low / d), math.floor(high / d)
+    all_but_big = [solved[row] for row in TABLE_3 if row != "big"]
+    assert max(low for low, _ in all_but_big) == 40_932
+    assert min(high for _, high in all_but_big) == 41_160
+    assert solved["big"] == (35_296, 36_272)
+    assert not any(low <= 37_000 <= high for low, high in all_but_big)
+
+
 def test_big_fits_another_vocabulary_and_no_vocabulary_fits_it_and_d_1024():
     changes, printed = TABLE_3["big"]
     for vocab_size, fits in ((35_295, False), (35_296, True), (36_272, True), (36_273, False)):

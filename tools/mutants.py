@@ -96,8 +96,9 @@ MUTANTS = [
     Mutant(
         "attention",
         "hidden keys filled with -inf",
-        "torch.finfo(scores.dtype).min",
-        "-torch.inf",
+        "weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)\n"
+        "    return weights.masked_fill(~mask, 0.0)",
+        "return scores.masked_fill(~mask, -torch.inf).softmax(-1)",
     ),
     Mutant(
         "attention",
