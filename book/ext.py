@@ -2,6 +2,7 @@
 
 It turns notebook faults that Sphinx would publish into warnings (the build makes warnings errors),
 hides nbdev's directives from readers and marks the cells that become the package,
+puts a still picture where a widget will live,
 and writes the API page from whatever modules `transformer/` holds.
 """
 
@@ -17,6 +18,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.transforms import SphinxTransform
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx_codeautolink.extension.block import CodeBlockAnalyser
 
@@ -26,6 +28,7 @@ DIRECTIVE = re.compile(r"#\s*\|")
 EXPORT = re.compile(r"#\s*\|\s*(default_exp|exports?i?)\b\s*([\w.]*)")
 NBDEV_HEADER = re.compile(r"File to edit: \.\./(\S+?)\.ipynb")
 WIDGET = "application/vnd.jupyter.widget-view+json"
+WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 
 
 # --- notebooks: faults that must fail the build -------------------------------------------------
@@ -33,7 +36,9 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 def notebook_faults(path: Path) -> Iterator[str]:
     """Each fault in a stored notebook that the built page would show to a reader."""
-    for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    models = notebook["metadata"].get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
+    for number, cell in enumerate(notebook["cells"]):
         if cell["cell_type"] != "code":
             continue
         tags = cell["metadata"].get("tags", [])
@@ -47,11 +52,9 @@ def notebook_faults(path: Path) -> Iterator[str]:
                 )
             shown = not {"remove-output", "remove-cell"} & set(tags)
             kinds = output.get("data", {})
-            if WIDGET in kinds:
-                yield f"{where} shows a widget, and the site carries no widget scripts"
-            elif (
-                shown and any(kind.startswith("image/") for kind in kinds) and not image.get("alt")
-            ):
+            if WIDGET in kinds and kinds[WIDGET]["model_id"] not in models:
+                yield f"{where} shows a widget whose state is not stored: run tools/execute.py"
+            if shown and any(kind.startswith("image/") for kind in kinds) and not image.get("alt"):
                 yield f"{where} shows an image without alt text (metadata mystnb.image.alt)"
 
 
@@ -123,6 +126,33 @@ def link_exported_cells(app: Sphinx, doctree: nodes.document, docname: str) -> N
             link = nodes.reference("", "", *note[1:], internal=True)
             link["refuri"] = f"{uri}#{entry.node_id}"
             note[1:] = [link]
+
+
+# --- widgets --------------------------------------------------------------------------------------
+
+
+class WidgetStills(SphinxPostTransform):
+    """Keep a widget's picture and text with its script: they show until it lives."""
+
+    default_priority = 3  # before myst-nb keeps one kind of output and drops the others
+    builders = ("html",)
+
+    def run(self, **kwargs: object) -> None:
+        for bundle in list(self.document.findall(nodes.container)):
+            kinds = {child.get("mime_type"): child for child in bundle.children}
+            if bundle.get("nb_element") != "mime_bundle" or WIDGET not in kinds:
+                continue
+            still = [
+                node
+                for kind in ("image/svg+xml", "text/plain")
+                if kind in kinds
+                for node in kinds[kind].children
+            ]
+            view = kinds[WIDGET]
+            view[:] = [
+                nodes.container("", *still, classes=["widget-still"], is_div=True),
+                *view.children,
+            ]
 
 
 # --- formulas in running text ---------------------------------------------------------------------
@@ -260,6 +290,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     CodeBlockAnalyser.depart_section = depart_section
     app.add_transform(ExportedCells)
     app.add_transform(FormulasKeepPunctuation)
+    app.add_post_transform(WidgetStills)
     app.connect("env-before-read-docs", check_notebooks)
     app.connect("env-get-outdated", reread_api_page)
     app.connect("source-read", write_api_page)

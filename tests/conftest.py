@@ -1,10 +1,11 @@
-"""What every test starts from."""
+"""What every test starts from; the fixtures of pages.py are made known here."""
 
 from collections.abc import Iterator
 
 import pytest
 import torch
 from hypothesis import settings
+from pages import browser, offline, once, site, visit, widgets  # noqa: F401
 
 # The same examples on every run, and no deadline: the machine may be busy.
 settings.register_profile("book", derandomize=True, deadline=None, max_examples=50)

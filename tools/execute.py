@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -27,6 +28,8 @@ from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
+WIDGET = "application/vnd.jupyter.widget-view+json"
+WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 TRANSIENT = ("ExecuteTime", "collapsed", "editable", "execution", "jupyter", "trusted")
 
 
@@ -80,6 +83,10 @@ def inputs(name: str) -> str:
     data = [p for p in (ROOT / "data").rglob("*") if p.is_file()]
     own = [ROOT / "chapters" / f"{name}.ipynb", ROOT / "drafts" / f"{name}.md"]
     shared = [ROOT / "chapters" / "figures.py", ROOT / "requirements.txt"]
+    text = "".join(path.read_text(encoding="utf-8") for path in own if path.exists())
+    for widget in sorted(set(re.findall(r"from widgets\.(\w+)", text))):
+        shared += sorted((ROOT / "book" / "widgets").glob(f"{widget}.*"))
+        shared += sorted((ROOT / "book" / "widgets").glob("frame.*"))
     digest = hashlib.sha256()
     for path in [*own, *shared, *sorted(package), *sorted(data)]:
         digest.update(path.read_bytes() if path.exists() else b"-")
@@ -135,6 +142,7 @@ def refuse_stderr(name: str, notebook: NotebookNode) -> None:
 
 def canonical(notebook: NotebookNode) -> NotebookNode:
     """The same notebook with everything removed or renamed that differs from run to run."""
+    stored = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
     notebook.metadata = nbformat.from_dict(
         {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -154,8 +162,53 @@ def canonical(notebook: NotebookNode) -> NotebookNode:
         cell.execution_count = count
         kept = [output for output in cell.outputs if not is_progress_bar(output)]
         cell.outputs = [canonical_output(output, count) for output in joined(kept)]
+    keep_widgets(notebook, stored)
     nbformat.validate(notebook)
     return notebook
+
+
+def keep_widgets(notebook: NotebookNode, stored: dict[str, NotebookNode]) -> None:
+    """Store the state of the widgets shown and of what they refer to, under ids that stay.
+
+    A widget is named after the cell that shows it, a part of it after the widget and the trait.
+    """
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+
+    def name(model: str, wanted: str) -> None:
+        if model in names or model not in stored:
+            return
+        names[model] = unique(wanted, taken)
+        for trait, value in sorted(stored[model].state.items()):
+            for part in re.findall(r"IPY_MODEL_([\w-]+)", json.dumps(value)):
+                name(part, f"{names[model]}-{trait}")
+            if trait == "outputs":  # of an Output widget; another widget may stand in it
+                for view in shown(value):
+                    name(view.model_id, f"{names[model]}-shown")
+
+    def shown(outputs: list[NotebookNode]) -> list[NotebookNode]:
+        return [output.data[WIDGET] for output in outputs if WIDGET in output.get("data", {})]
+
+    views = []
+    for cell in notebook.cells:
+        for view in shown(cell.get("outputs", [])):
+            name(view.model_id, f"widget-{cell.id}")
+            views.append(view)
+    if not names:
+        return
+    for model in names:
+        state = stored[model].state
+        views += shown(state.get("outputs", []))
+        if "Layout" in stored[model].model_name:  # null is its default, forty times
+            stored[model].state = {k: v for k, v in state.items() if v is not None}
+    for view in views:
+        view.model_id = names.get(view.model_id, view.model_id)
+    kept = json.dumps({stable: stored[model] for model, stable in names.items()})
+    for model, stable in names.items():
+        kept = kept.replace(f'"IPY_MODEL_{model}"', f'"IPY_MODEL_{stable}"')
+    notebook.metadata.widgets = nbformat.from_dict(
+        {WIDGET_STATE: {"state": json.loads(kept), "version_major": 2, "version_minor": 0}}
+    )
 
 
 def cell_id(cell: NotebookNode) -> str:

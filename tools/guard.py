@@ -64,6 +64,7 @@ LIKE_A_DIRECTIVE = re.compile(r"\s*#\s*(\||!|(export[sid]?|default_exp)\b\s*\w*$
 NBVAL_COMMENT = re.compile(r"^\s*#+\s*(NBVAL|PYTEST_VALIDATE)_\w+", re.MULTILINE)
 LOCAL = re.compile(r" at 0x[0-9a-f]{6,}|ipykernel_\d+|/(?:home|root|Users|tmp|work)/|[A-Z]:\\Users")
 IMAGES = ("image/png", "image/jpeg", "image/svg+xml")
+EMPTY = re.compile(r"(<[\w .]+( size [\dx.]+ with \d+ Axes| object)?>|None|\s)*")
 DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -140,7 +141,7 @@ def one_cell(cell: NotebookNode, number: int, stem: str) -> Iterator[str]:
         if output.output_type == "error" and "raises-exception" not in tags:
             yield f"stored error {output.ename}"
         if WIDGET in output.get("data", {}):
-            yield "shows a widget, which is dead on a page without a kernel"
+            yield from widget_problems(cell, output.data)
         if output.get("name") == "stderr" and "remove-stderr" not in tags:
             yield "writes to stderr"
         local = LOCAL.search("\n".join(texts(output)))
@@ -179,6 +180,16 @@ def figure_problems(cell: NotebookNode) -> Iterator[str]:
         yield f"figure without alternative text: mystnb.image.alt is {alt!r}"
 
 
+def widget_problems(cell: NotebookNode, data: NotebookNode) -> Iterator[str]:
+    """A widget says its values in text, which nbval compares, and has a picture of itself."""
+    if EMPTY.fullmatch(data.get("text/plain", "")):
+        yield "widget without text: its repr must state its values"
+    if "image/svg+xml" not in data:
+        yield "widget without a still picture (image/svg+xml), which pages without JavaScript show"
+    if not cell.metadata.get("mystnb", {}).get("figure", {}).get("caption"):
+        yield "widget without a caption: mystnb.figure.caption"
+
+
 def images(cell: NotebookNode) -> Iterator[str]:
     """The images a cell shows."""
     for output in cell.outputs:
@@ -202,8 +213,7 @@ def texts(output: NotebookNode) -> Iterator[str]:
 
 def compares(cell: NotebookNode) -> bool:
     """Whether an output holds text with content: not only the name of a figure or a type."""
-    empty = re.compile(r"(<[\w .]+( size [\dx.]+ with \d+ Axes| object)?>|None|\s)*")
-    return any(not empty.fullmatch(text) for o in cell.outputs for text in texts(o))
+    return any(not EMPTY.fullmatch(text) for o in cell.outputs for text in texts(o))
 
 
 def asserts(source: str) -> bool:
