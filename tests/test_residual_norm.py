@@ -177,10 +177,11 @@ def test_both_orders_by_python_arithmetic():
         assert block(x, halve_positive)[0, 0].tolist() == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("norm_first", [False, True])
-def test_a_sublayer_that_returns_zero(norm_first):
-    """Pre-LN leaves the path untouched, to the bit; Post-LN normalises it."""
-    block, x = Residual(16, norm_first=norm_first).eval(), torch.randn(2, 3, 16)
+def test_a_sublayer_that_returns_zero(norm_first, training):
+    """Pre-LN leaves the path untouched, to the bit; Post-LN normalises it. Dropout spares it."""
+    block, x = Residual(16, 0.5, norm_first).train(training), torch.randn(2, 3, 16)
     y = block(x, torch.zeros_like)
     assert torch.equal(y, x if norm_first else nn.LayerNorm(16)(x))
 
