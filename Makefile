@@ -16,10 +16,10 @@ BUILT := _build/built
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
 SITE := _config.yml _toc.yml $(NOTEBOOKS) $(wildcard chapters/*.md) $(shell find book -type f -not -name '*.pyc')
 
-.PHONY: help book test lab chapters draft export train translate serve corpus
+.PHONY: help book test lab chapters draft export train translate serve corpus bench bench-gpu
 
 help:  ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 book: $(BUILT)  ## build the site from the stored outputs, warnings as errors
 	@echo "The book: file://$(CURDIR)/_build/html/index.html"
@@ -52,6 +52,12 @@ serve: $(BUILT)  ## show the site in a browser, on PORT=8000
 	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
 corpus: _build/corpus  ## write data/zh-en/ from its grammar
+
+bench: $(INSTALLED) $(EXPORTED)  ## measure speed beside peers; some: ROWS="train beam", growth
+	@$(BIN)/python tools/bench.py $(ROWS) $(if $(TATOEBA),--tatoeba "$(TATOEBA)")
+
+bench-gpu: $(INSTALLED) $(EXPORTED)  ## the same on a CUDA device
+	@$(BIN)/python tools/bench.py --device cuda $(ROWS) $(if $(TATOEBA),--tatoeba "$(TATOEBA)")
 
 # The files behind them. Each is written last, so that a step that failed is done again.
 

@@ -12,6 +12,7 @@ import os
 import random
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from typing import Any
 import peers
 import torch
 from bench_clock import Result, Slice, Timer, compete, quartiles, timer
+from bench_memory import STATUS, peak
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -35,7 +37,7 @@ from transformer import (
     greedy_search,
     sliding_window_attention,
 )
-from transformer.attention import attention
+from transformer.attention import attention, attention_weights, causal_mask
 from transformer.decoding import CachedDecoder
 from transformer.loss import translation_loss
 from transformer.sliding_window import window_mask
@@ -50,16 +52,17 @@ class Setting:
     device: torch.device
     quick: bool = False  # toy sizes: shows that the rows work, measures nothing
     tatoeba: Path | None = None
+    budget: float = 20.0  # seconds after which a row of two quick works is done, clean or not
 
     def timer(self, work: Callable[[], object]) -> Timer:
         """Time calls of `work` on the device."""
         return timer(work, torch.cuda.synchronize if self.device.type == "cuda" else bool)
 
-    def compete(self, works: dict[str, Timer], rounds: int = 9, budget: float = 20.0) -> Result:
-        """Time the works in turns."""
+    def compete(self, works: dict[str, Timer], rounds: int = 9, share: float = 1.0) -> Result:
+        """Time the works in turns; slow ones get more than their `share` 1 of the budget."""
         if self.quick:
-            return compete(works, 2, 0.0, 5.0)
-        return compete(works, rounds, 0.3, budget)
+            return compete(works, 1, 0.0, 0.0)
+        return compete(works, rounds, 0.3, share * self.budget)
 
     def small(self, **sizes: Any) -> TransformerConfig:
         """d 128, h 4, 2 + 2 layers, V 2,000."""
@@ -69,6 +72,10 @@ class Setting:
     def base(self, **sizes: Any) -> TransformerConfig:
         """The paper's base model, with V 8,000."""
         return self.shrink(replace(TransformerConfig.base(8000), **sizes))
+
+    def large(self) -> TransformerConfig:
+        """The paper's base model with its own vocabulary."""
+        return self.shrink(TransformerConfig.base())
 
     def shrink(self, config: TransformerConfig) -> TransformerConfig:
         """The configuration, or a toy with its name if this is a quick run."""
@@ -199,7 +206,8 @@ class Steps:
 
 def same_loss(ours: nn.Module, theirs: nn.Module, mine: Loss, other: Loss, *batch: Tensor) -> str:
     """Both losses of one batch in eval mode, where no dropout hides a difference."""
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # PyTorch's, about its fast path in eval mode
         a = mine(ours.eval(), *batch)[0].item()
         b = other(theirs.eval(), *batch)[0].item()
     assert abs(a - b) <= 1e-4 * abs(a), f"losses differ: {a} and {b}"
@@ -212,18 +220,29 @@ def train_against(
     rows: int,
     length: int,
     peer: Callable[[Transformer], nn.Module],
-    mine: Loss,
     other: Loss,
+    smoothing: float = 0.1,
 ) -> Measured:
     """Training steps of our model and of a peer's with the same weights."""
     torch.manual_seed(0)
     model = Transformer(config).to(setting.device)
-    theirs = optional(peer, model)
+    theirs, mine = optional(peer, model), our_loss(smoothing)
     batch = teacher_batch(setting, config, setting.size(rows, 3), setting.size(length, 5))
     same = same_loss(model, theirs, mine, other, *batch)
     a, b = Steps(model, mine), Steps(theirs, other)
     works = {"ours": setting.timer(partial(a, *batch)), "theirs": setting.timer(partial(b, *batch))}
     return measured(setting.compete(works), same, tokens=batch[1][:, 1:].numel())
+
+
+def plain_pytorch(model: Transformer) -> nn.Module:
+    """`nn.Transformer` as a user finds it: it drops attention weights and inner activations too."""
+    theirs = peers.PyTorchTransformer(model)
+    for module in theirs.core.modules():
+        if isinstance(module, nn.MultiheadAttention):
+            module.dropout = model.config.dropout
+        elif isinstance(module, nn.Dropout):
+            module.p = model.config.dropout
+    return theirs
 
 
 def optional(peer: Callable[[Transformer], nn.Module], model: Transformer) -> nn.Module:
@@ -232,25 +251,6 @@ def optional(peer: Callable[[Transformer], nn.Module], model: Transformer) -> nn
         return peer(model).to(next(model.parameters()).device)
     except ImportError as error:
         raise Skipped(f"not installed: {error.name}") from None
-
-
-def train_small_pytorch(setting: Setting) -> Measured:
-    """Small model, 64 × 20."""
-    return train_against(
-        setting, setting.small(), 64, 20, peers.PyTorchTransformer, our_loss(0.1), pytorch_loss
-    )
-
-
-def train_small_marian(setting: Setting) -> Measured:
-    """Small model, 64 × 20, without label smoothing, which Marian does not have."""
-    return train_against(setting, setting.small(), 64, 20, peers.marian, our_loss(0.0), marian_loss)
-
-
-def train_base_pytorch(setting: Setting) -> Measured:
-    """Base model, 8 × 64."""
-    return train_against(
-        setting, setting.base(), 8, 64, peers.PyTorchTransformer, our_loss(0.1), pytorch_loss
-    )
 
 
 def step_flops(config: TransformerConfig, rows: int, length: int) -> int:
@@ -290,6 +290,7 @@ def matrix_share(setting: Setting, config: TransformerConfig, rows: int, length:
                  precision: torch.dtype) -> Measured:  # fmt: skip
     """FLOPs a second of training steps as a share of those of a plain matrix product."""
     torch.manual_seed(0)
+    rows, length = setting.size(rows, 2), setting.size(length, 5)
     batch = teacher_batch(setting, config, rows, length)
     step = Steps(Transformer(config).to(setting.device), our_loss(0.1), precision)
     product, flops = matrix_product(setting, precision)
@@ -305,18 +306,11 @@ def matrix_share(setting: Setting, config: TransformerConfig, rows: int, length:
     )  # fmt: skip
 
 
-def share_float32(setting: Setting) -> Measured:
-    """Base model, 8 × 64, float32."""
-    rows, length = setting.size(8, 2), setting.size(64, 5)
-    return matrix_share(setting, setting.base(), rows, length, torch.float32)
-
-
-def train_bfloat16(setting: Setting) -> Measured:
-    """Base model, 8 × 64: bfloat16 autocast against float32, both ours."""
+def train_bfloat16(setting: Setting, config: TransformerConfig, rows: int, length: int) -> Measured:
+    """Training steps in bfloat16 autocast against float32, both ours."""
     if setting.device.type == "cpu" and not bfloat16_products():
         raise Skipped("the processor has no bfloat16 matrix products")
-    config = setting.base()
-    batch = teacher_batch(setting, config, setting.size(8, 3), setting.size(64, 5))
+    batch = teacher_batch(setting, config, setting.size(rows, 3), setting.size(length, 5))
     steps = {}
     for precision in (torch.bfloat16, torch.float32):
         torch.manual_seed(0)
@@ -377,6 +371,7 @@ class Uncached:
 
     def select(self, rows: Tensor) -> None:
         """Go on with these rows."""
+        rows = rows.flatten()
         self.source, self.memory = self.source[rows], self.memory[rows]
         self.prefix = self.prefix[rows]
 
@@ -444,7 +439,7 @@ def search_uncached(setting: Setting, config: TransformerConfig) -> Measured:
     other = partial(our_greedy, model, source, limit, cached=False)
     same = same_ids(ours(), other(), limit)
     works = {"ours": setting.timer(ours), "theirs": setting.timer(other)}
-    return measured(setting.compete(works, rounds=3, budget=60), same)
+    return measured(setting.compete(works, rounds=3, share=3), same)
 
 
 @contextmanager
@@ -582,16 +577,34 @@ def window_dense(setting: Setting, run: Callable[..., list[Tensor]]) -> Measured
     for mine, other in zip(ours(), theirs()):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
     works = {"ours": setting.timer(ours), "theirs": setting.timer(theirs)}
-    return measured(setting.compete(works, rounds=5, budget=40), "output to 1e-4")
+    return measured(setting.compete(works, rounds=5, share=2), "output to 1e-4")
+
+
+def dense_written(setting: Setting, run: Callable[..., list[Tensor]]) -> Measured:
+    """Causal attention in bfloat16 at T 8,192: the fused kernel against softmax(QKᵀ)V written out.
+
+    Both are compared in float32 first.
+    """
+    length = setting.size(8192, 64)
+    inputs, mask = long_input(setting, length), causal_mask(length, setting.device)
+    works = attention, written_out
+    for mine, other in zip(*(run(partial(work, mask=mask), inputs) for work in works)):
+        torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-3)
+    half = [x.bfloat16() for x in inputs]
+    ours, theirs = (setting.timer(partial(run, partial(w, mask=mask), half)) for w in works)
+    return measured(setting.compete({"ours": ours, "theirs": theirs}), "output to 1e-3")
+
+
+def written_out(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Attention that stores its weights."""
+    return attention_weights(q, k, mask) @ v
 
 
 def window_time(setting: Setting) -> Measured:
     """Exponent of the time of window 128, forward and backward, from T 2,048 to 16,384."""
     lengths = [setting.size(2048, 64), setting.size(16384, 256)]
-    window = partial(sliding_window_attention, window=setting.size(WINDOW, 8))
     works = {
-        str(length): setting.timer(partial(backward, window, long_input(setting, length)))
-        for length in reversed(lengths)
+        str(length): setting.timer(window_step(setting, length)) for length in reversed(lengths)
     }
     result = setting.compete(works, rounds=7)
     (ratio,) = result.ratios.values()  # the short one's time as a share of the long one's
@@ -601,6 +614,24 @@ def window_time(setting: Setting) -> Measured:
         (low, middle, high), result.seconds[str(lengths[1])], result.seconds[str(lengths[0])],
         result.rounds, result.dropped, result.clean,
     )  # fmt: skip
+
+
+def window_step(setting: Setting, length: int) -> Callable[[], object]:
+    """Window 128, forward and backward, ready to run."""
+    window = partial(sliding_window_attention, window=setting.size(WINDOW, 8))
+    return partial(backward, window, long_input(setting, length))
+
+
+def window_memory(setting: Setting) -> Measured:
+    """Exponent of the peak memory of the same."""
+    if not STATUS.exists() and setting.device.type == "cpu":
+        raise Skipped("needs Linux, which knows a process's peak")
+    lengths = [setting.size(2048, 2048), setting.size(16384, 4096)]
+    short, long = (
+        peak(partial(window_step, setting, length), setting.device.type) for length in lengths
+    )
+    exponent = math.log(long / short) / math.log(lengths[1] / lengths[0])
+    return Measured((exponent,) * 3, rounds=1, facts={"bytes_short": short, "bytes_long": long})
 
 
 # --- start ----------------------------------------------------------------------------------------
@@ -622,96 +653,3 @@ def import_time(setting: Setting) -> Measured:
         for _ in range(setting.size(7, 2))
     ]
     return Measured(quartiles(runs), rounds=len(runs))
-
-
-# --- the table ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of the table: what is done, against whom, and the least (or most) to expect."""
-
-    work: str
-    versus: str
-    goal: float
-    run: Callable[[Setting], Measured]
-    unit: str = "×"
-    least: bool = True  # False: the goal is an upper bound
-
-
-ROWS = {
-    "train-small-pytorch": Row(
-        "train step, float32, small, 64 × 20", "nn.Transformer", 1.65, train_small_pytorch
-    ),
-    "train-small-marian": Row(
-        "train step, float32, small, 64 × 20, no smoothing", "Marian", 1.05, train_small_marian
-    ),
-    "train-base-pytorch": Row(
-        "train step, float32, base, 8 × 64", "nn.Transformer", 1.5, train_base_pytorch
-    ),
-    "train-share": Row(
-        "train step, float32, base, 8 × 64", "the float32 matrix rate", 0.62, share_float32, "share"
-    ),
-    "train-bfloat16": Row(
-        "train step, bfloat16, base, 8 × 64", "own float32", 1.8, train_bfloat16
-    ),
-    "greedy-small": Row(
-        "greedy, small, 64 sentences × 40", "Marian", 1.5,
-        lambda s: search_marian(s, s.small(), 64, 1),
-    ),
-    "greedy-base": Row(
-        "greedy, base, 64 sentences × 40", "Marian", 1.15,
-        lambda s: search_marian(s, s.base(), 64, 1),
-    ),
-    "greedy-small-uncached": Row(
-        "greedy, small, 64 sentences × 40", "own without cache", 4.0,
-        lambda s: search_uncached(s, s.small()),
-    ),
-    "greedy-base-uncached": Row(
-        "greedy, base, 64 sentences × 40", "own without cache", 7.0,
-        lambda s: search_uncached(s, s.base()),
-    ),
-    "beam-small-1": Row(
-        "beam 4, small, 1 sentence × 40", "Marian", 2.0,
-        lambda s: search_marian(s, s.small(), 1, 4),
-    ),
-    "beam-small-64": Row(
-        "beam 4, small, 64 sentences × 40", "Marian", 1.45,
-        lambda s: search_marian(s, s.small(), 64, 4),
-    ),
-    "beam-base-1": Row(
-        "beam 4, base, 1 sentence × 40", "Marian", 1.2,
-        lambda s: search_marian(s, s.base(), 1, 4),
-    ),
-    "beam-base-64": Row(
-        "beam 4, base, 64 sentences × 40", "Marian", 1.35,
-        lambda s: search_marian(s, s.base(), 64, 4),
-    ),
-    "greedy-ceiling-64": Row(
-        "greedy, small, 64 sentences × 40, one thread", "CTranslate2 float32", 0.55,
-        lambda s: search_ceiling(s, s.size(64, 3)),
-    ),
-    "greedy-ceiling-1": Row(
-        "greedy, small, 1 sentence × 40, one thread", "CTranslate2 float32", 0.24,
-        lambda s: search_ceiling(s, 1),
-    ),
-    "buckets": Row(
-        "token-bucketed batches, Tatoeba lengths, small, real tokens a second", "random order", 2.3,
-        buckets,
-    ),
-    "window-forward": Row(
-        "sliding window 128, T 8,192, forward", "dense with band mask", 15.0,
-        lambda s: window_dense(s, forward),
-    ),
-    "window-backward": Row(
-        "sliding window 128, T 8,192, forward and backward", "dense with band mask", 12.0,
-        lambda s: window_dense(s, backward),
-    ),
-    "window-time": Row(
-        "sliding window 128, time, T 2,048 to 16,384", "T to this power", 1.3, window_time,
-        "exponent", least=False,
-    ),
-    "import": Row(
-        "import transformer", "on top of import torch", 0.15, import_time, "s", least=False
-    ),
-}  # fmt: skip
