@@ -76,6 +76,14 @@ def test_empty_row_gives_zeros_and_finite_gradients(dtype, tolerance):
     torch.testing.assert_close(fused, plain, atol=tolerance, rtol=0)
 
 
+def test_hidden_keys_get_nothing_however_low_the_others_score():
+    """A fill of −100 or −1e9 is only large until scores are larger."""
+    q = torch.tensor([[-1e12]], dtype=torch.float64)
+    k = torch.tensor([[1.0], [1.0], [1.0]], dtype=torch.float64)
+    mask = torch.tensor([[True, True, False]])
+    assert attention_weights(q, k, mask).tolist() == [[0.5, 0.5, 0.0]]
+
+
 def test_weights_are_shares_and_hidden_keys_get_exactly_none():
     q, k, _ = random_qkv()
     weights = attention_weights(q, k, causal_mask(5))
