@@ -43,18 +43,21 @@ class PositionExplorer(Widget):
         angle = np.asarray(places, dtype=float)[:, None] * omega
         return np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(len(angle), self.width)
 
+    def products(self) -> np.ndarray:
+        """Dot product of the place with each of the places 0 to 60 (61,)."""
+        code = self.encoding(range(LAST + 1))
+        return code @ code[self.place]
+
     def coordinates(self) -> list[int]:
         """The even coordinates whose waves are drawn: at most four, from the fast half."""
         step = max(2, self.width // 8)
         return list(range(0, self.width, step))[:4]
 
     def text(self) -> str:
-        code = self.encoding(range(LAST + 1))
-        products = code @ code[self.place]
-        shown = self.coordinates()
+        row, products = self.encoding([self.place])[0], self.products()
         lines = [f"place {self.place}, d = {self.width}, base {self.base:,}"]
-        for c in shown:
-            sin, cos = code[self.place, c : c + 2]
+        for c in self.coordinates():
+            sin, cos = row[c : c + 2]
             lines.append(
                 f"coordinates {c} and {c + 1}: sin {sin:.4f}, cos {cos:.4f}, "
                 f"one turn in {2 * np.pi * self.base ** (c / self.width):,.1f} places"
@@ -67,13 +70,12 @@ class PositionExplorer(Widget):
 
     def still(self) -> Figure:
         code = self.encoding(places := np.linspace(0, LAST, 181))
-        whole = self.encoding(range(LAST + 1))
         fig, axes = figures.panels(1, 2, width=7, height=2.9)
         waves = {f"{c}": code[:, c] for c in self.coordinates()}
         figures.lines(places, waves, ax=axes[0], xlabel="place p", title="coordinates")
         figures.lines(
             np.arange(LAST + 1) - self.place,
-            {"": whole @ whole[self.place]},
+            {"": self.products()},
             ax=axes[1],
             xlabel=f"distance from place {self.place}",
             title="dot product",
