@@ -52,7 +52,7 @@ class Script:
         return logits.scatter(2, chosen[:, None, None], 30.0)
 
     def select(self, rows):
-        self.script = self.script[rows]
+        self.script = self.script[rows.flatten()]
 
 
 GARDEN = [
@@ -243,16 +243,23 @@ def test_cache_equals_full_pass(norm_first, lengths, cut, seed):
             torch.testing.assert_close(got, full, atol=1e-5, rtol=0)
 
 
-def test_select_reorders_the_past():
-    model, sources = small_model(), random_sources([3, 5])
-    targets = torch.tensor([[BOS, 5, 6], [BOS, 7, 8]])
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(0, 999))
+def test_select_takes_any_prefixes_of_any_sentences(sentences, first, then, seed):
+    """Each selection names sentences in any order, some twice, and of each any of its prefixes."""
+    model, dice = small_model(max_len=64), torch.Generator().manual_seed(seed)
+    source, prefix = random_sources([3, 5, 4][:sentences]), torch.full((sentences, 1), BOS)
+    decoder, width = CachedDecoder(model, source), 1
     with torch.no_grad():
-        decoder = CachedDecoder(model, sources)
-        decoder.step(targets[:, :2])
-        decoder.select(torch.tensor([1, 0, 1]))
-        got = decoder.step(targets[[1, 0, 1], 2:])
-        full = model(sources[[1, 0, 1]], targets[[1, 0, 1]])[:, -1:]
-    torch.testing.assert_close(got, full, atol=1e-5, rtol=0)
+        decoder.step(prefix)
+        for size in (first, then):
+            chosen = torch.randint(len(source) // width, (4, 1), generator=dice)
+            rows = chosen * width + torch.randint(width, (4, size), generator=dice)
+            decoder.select(rows)
+            new = torch.randint(4, 10, (4 * size, 20), generator=dice)  # past the room
+            source, width = source[rows.flatten()], size
+            prefix = torch.cat([prefix[rows.flatten()], new], dim=1)
+            full = model(source, prefix)[:, -20:]
+            torch.testing.assert_close(decoder.step(new), full, atol=1e-5, rtol=0)
 
 
 def slow_greedy(model, source, limit):

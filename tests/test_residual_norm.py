@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from transformer.residual_norm import LayerNorm, Residual
+from transformer.residual_norm import Dropout, LayerNorm, Residual
 
 f64 = torch.float64
 
@@ -242,3 +242,33 @@ def test_encoder_layer_of_torch_in_both_orders():
         y = blocks[0](x, lambda u, layer=layer: layer.self_attn(u, u, u)[0])
         y = blocks[1](y, lambda u, layer=layer: layer.linear2(layer.linear1(u).relu()))
         torch.testing.assert_close(y, layer(x), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_dropout_is_fair_and_independent(p):
+    """Shares of single zeros and of pairs, within five standard errors of p and p²."""
+    torch.manual_seed(0)
+    x = torch.ones(200_003)  # no multiple of four
+    out = Dropout(p)(x)
+    zeros = (out == 0).double()
+    assert abs(zeros.mean() - p) < 5 * (p * (1 - p) / len(x)) ** 0.5
+    assert abs(out.mean() - 1) < 5 * (p / (1 - p) / len(x)) ** 0.5
+    assert out.unique().tolist() == pytest.approx([0, 1 / (1 - p)], rel=1e-3)
+    for distance in (1, 2, 3, 4):  # neighbours share a draw
+        both = (zeros[distance:] * zeros[:-distance]).mean()
+        assert abs(both - p * p) < 5 * (p * p * (1 - p * p) / len(x)) ** 0.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_dropout_keeps_type_and_shape_and_passes_its_factor_to_the_gradient(dtype):
+    x = torch.ones(3, 5, 7, dtype=dtype, requires_grad=True)
+    out = Dropout(0.3)(x)
+    assert out.dtype == dtype and out.shape == x.shape
+    out.sum().backward()
+    assert torch.equal(x.grad, out)
+
+
+def test_dropout_of_nearly_everything_is_finite():
+    assert Dropout(1 - 1e-9)(torch.ones(1000)).isfinite().all()
+    with pytest.raises(ValueError, match=r"p is 1\.0, need 0 ≤ p < 1"):
+        Dropout(1.0)

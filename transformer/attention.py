@@ -51,16 +51,19 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tenso
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
     if mask is None:
         return scores.softmax(-1)
+    hidden = ~mask
     # The lowest finite number, not -inf: a row of -inf alone would be 0/0.
-    weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)
-    return weights.masked_fill(~mask, 0.0)
+    weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)
+    return weights.masked_fill(hidden, 0.0)
 
 # %% ../chapters/04_attention.ipynb #attention
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    """softmax(QKᵀ/√d_k + M)V by PyTorch's fused kernel, which never stores the T×S weights.
+    """softmax(QKᵀ/√d_k + M)V, as a rule by PyTorch's fused kernel, which stores no T×S weights.
 
     q (…, T, d_k), k (…, S, d_k), v (…, S, d_v); mask boolean, True = may be read, broadcastable
     to (…, T, S). Returns (…, T, d_v), zero where the mask hides every key.
     """
+    if q.dtype == torch.bfloat16 and q.device.type == "cpu" and k.size(-2) <= 1024:
+        return attention_weights(q, k, mask) @ v  # several times faster there
     check_mask(mask, q, k)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)

@@ -6,7 +6,8 @@
 __all__ = ['Stepper', 'next_log_probs', 'check_search', 'greedy_search', 'Hypothesis', 'length_penalty', 'can_improve',
            'beam_search', 'CachedDecoder', 'translate', 'check_vocabulary', 'bleu']
 
-# %% ../chapters/11_decoding.ipynb #4f285638
+# %% ../chapters/11_decoding.ipynb #961f9364
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +31,7 @@ class Stepper(Protocol):
         """Append tokens (N, t) to the N prefixes; return the logits (N, t, V) after each."""
 
     def select(self, rows: Tensor) -> None:
-        """Go on with these rows (M,) only, in this order; a row may be named more than once."""
+        """Go on with these rows (b, r): for each of b sentences, the r prefixes to continue."""
 
 # %% ../chapters/11_decoding.ipynb #next_log_probs
 def next_log_probs(decoder: Stepper, tokens: Tensor) -> Tensor:
@@ -66,7 +67,7 @@ def greedy_search(
             return output[:, : t + 1]
         if len(going) < len(alive):  # finished sentences cost nothing more
             alive, choice = alive[going], choice[going]
-            decoder.select(going)
+            decoder.select(going[:, None])
         tokens = choice[:, None]
     return output
 
@@ -125,36 +126,34 @@ def beam_search(
     for length in range(1, limit + 1):
         b, r = totals.shape
         log_probs = next_log_probs(decoder, tokens)  # (b·r, V)
-        size = log_probs.size(-1)
-        candidates = (totals[..., None] + log_probs.view(b, r, size)).flatten(1)  # (b, r·V)
-        best, where = candidates.topk(min(2 * beam, r * size))  # at most `beam` of these end in EOS
-        row, token = where // size, where % size
+        wide = min(2 * beam, log_probs.size(-1))  # at most `beam` of twice as many end in EOS
+        log_probs, token = (x.view(b, r * wide) for x in log_probs.topk(wide))
+        best, where = (totals.repeat_interleave(wide, 1) + log_probs).topk(min(2 * beam, r * wide))
+        row, token = where // wide, token.gather(1, where)
         ended = token == EOS
-        for i, sentence in enumerate(sentences):
-            for rank in ended[i, :beam].nonzero().flatten().tolist():
-                log_prob = best[i, rank].item()
-                if log_prob > -torch.inf:
-                    ids = tuple(prefixes[i, row[i, rank]].tolist())
-                    done[sentence].append(
-                        Hypothesis(ids, log_prob, log_prob / length_penalty(length, alpha), True)
-                    )
+        for i, rank in ended[:, :beam].nonzero().tolist():
+            log_prob = best[i, rank].item()
+            if log_prob > -torch.inf:
+                ids = tuple(prefixes[i, row[i, rank]].tolist())
+                done[sentences[i]].append(
+                    Hypothesis(ids, log_prob, log_prob / length_penalty(length, alpha), True)
+                )
         # The living: the best `beam` candidates that do not end.
         totals, order = best.masked_fill(ended, -torch.inf).topk(min(beam, best.size(1)))
         row, token = row.gather(1, order), token.gather(1, order)
         prefixes = torch.cat(
             [prefixes.gather(1, row[..., None].expand(-1, -1, length - 1)), token[..., None]], dim=2
         )
+        penalty = length_penalty(limit, alpha)
         going = [
             i
-            for i, sentence in enumerate(sentences)
-            if can_improve(
-                done[sentence], totals[i, 0].item(), n_best, length_penalty(limit, alpha)
-            )
+            for i, (sentence, total) in enumerate(zip(sentences, totals[:, 0].tolist()))
+            if can_improve(done[sentence], total, n_best, penalty)
         ]
         if not going or length == limit:
             break
         kept = torch.tensor(going, device=device)
-        decoder.select((kept[:, None] * r + row[kept]).flatten())
+        decoder.select(kept[:, None] * r + row[kept])
         sentences = [sentences[i] for i in going]
         totals, prefixes, tokens = totals[kept], prefixes[kept], token[kept].reshape(-1, 1)
     for i, sentence in enumerate(sentences):  # the limit came first: fill up with the unfinished
@@ -169,48 +168,71 @@ def beam_search(
 class CachedDecoder:
     """Decode step by step, keeping the keys and values of what was read before.
 
-    The source is encoded once and its keys and values are projected once per layer.
+    The source is encoded once and its keys and values are projected once per layer. Several
+    prefixes of one sentence share them.
     """
 
     def __init__(self, model: Transformer, source: Tensor):
-        self.model, self.length = model, 0
+        self.model, self.length, self.rows = model, 0, source.size(0)
         self.layers = [cast(DecoderLayer, layer) for layer in model.decoder.layers]
-        memory = model.encode(source)  # (B, S, d)
-        self.cross_mask = padding_mask(source)  # (B, 1, 1, S)
+        memory = model.encode(source)  # (b, S, d)
+        self.cross_mask = padding_mask(source)  # (b, 1, 1, S)
         self.cross = [layer.cross_attention.project_kv(memory) for layer in self.layers]
-        self.past = [(k[:, :, :0], v[:, :, :0]) for k, v in self.cross]  # nothing read yet
+        self.past = [(k[:, :, :0], v[:, :, :0]) for k, v in self.cross]  # no room yet
 
     def step(self, tokens: Tensor) -> Tensor:
         """Append tokens (N, t) to the N prefixes; return the logits (N, t, V) after each."""
-        model, rows = self.model, self.cross_mask.size(0)
+        model, start = self.model, self.length
         x = model.target_embedding(tokens)  # (N, t, d)
-        if x.dim() != 3 or x.size(0) != rows:
-            raise ValueError(f"tokens of shape {tuple(tokens.shape)}, need ({rows}, t)")
-        x, end = model.positions(x, start=self.length), self.length + x.size(1)
-        mask = causal_mask(end, tokens.device)[self.length :]  # (t, end): new queries, all keys
+        if x.dim() != 3 or x.size(0) != self.rows:
+            raise ValueError(f"tokens of shape {tuple(tokens.shape)}, need ({self.rows}, t)")
+        x, self.length = model.positions(x, start=start), start + x.size(1)
+        if self.length > self.past[0][0].size(2):
+            self.past = [(self.widen(k, start), self.widen(v, start)) for k, v in self.past]
+        # One new query may read all the keys; of several, each reads up to itself.
+        mask = None if x.size(1) == 1 else causal_mask(self.length, tokens.device)[start:]
         for i, layer in enumerate(self.layers):
             x = layer.residuals[0](x, partial(self.read_past, i, mask))
             x = layer.residuals[1](x, partial(self.read_source, i))
             x = layer.residuals[2](x, layer.feed_forward)
-        self.length = end
         return model.logits(model.decoder.norm(x))
 
-    def read_past(self, i: int, mask: Tensor, x: Tensor) -> Tensor:
+    def widen(self, past: Tensor, used: int) -> Tensor:
+        """Move keys or values (N, h, room, ·) to a place with room for twice as many tokens."""
+        wide = past.new_empty(*past.shape[:2], max(16, 2 * self.length), past.size(3))
+        wide[:, :, :used] = past[:, :, :used]
+        return wide
+
+    def read_past(self, i: int, mask: Tensor | None, x: Tensor) -> Tensor:
         """Self-attention of layer i for x (N, t, d), whose keys and values join the past."""
-        k, v = self.layers[i].self_attention.project_kv(x)
-        k, v = torch.cat([self.past[i][0], k], dim=2), torch.cat([self.past[i][1], v], dim=2)
-        self.past[i] = k, v
+        new = self.layers[i].self_attention.project_kv(x)
+        for past, fresh in zip(self.past[i], new):
+            past[: self.rows, :, self.length - x.size(1) : self.length] = fresh
+        k, v = (past[: self.rows, :, : self.length] for past in self.past[i])
         return self.layers[i].self_attention.attend(x, k, v, mask)
 
     def read_source(self, i: int, x: Tensor) -> Tensor:
-        """Cross-attention of layer i for x (N, t, d)."""
-        return self.layers[i].cross_attention.attend(x, *self.cross[i], self.cross_mask)
+        """Cross-attention of layer i for x (N, t, d); prefixes of one sentence are its queries."""
+        queries = x.reshape(self.cross_mask.size(0), -1, x.size(2))  # (b, r·t, d)
+        attention = self.layers[i].cross_attention
+        return attention.attend(queries, *self.cross[i], self.cross_mask).view_as(x)
 
     def select(self, rows: Tensor) -> None:
-        """Go on with these rows (M,) only, in this order; a row may be named more than once."""
-        self.cross_mask = self.cross_mask[rows]
-        self.cross = [(k[rows], v[rows]) for k, v in self.cross]
-        self.past = [(k[rows], v[rows]) for k, v in self.past]
+        """Go on with these rows (b, r): for each of b sentences, the r prefixes to continue."""
+        count = self.cross_mask.size(0)
+        sentences = rows[:, 0] // (self.rows // count)
+        if not torch.equal(sentences, torch.arange(count, device=rows.device)):
+            self.cross_mask = self.cross_mask[sentences]
+            self.cross = [(k[sentences], v[sentences]) for k, v in self.cross]
+        origin, self.rows = rows.flatten(), rows.numel()
+        if self.rows > self.past[0][0].size(0):
+            self.past = [(k[origin], v[origin]) for k, v in self.past]
+            return
+        # Most prefixes stay where they are; only those whose row changed are copied.
+        moved = (origin != torch.arange(self.rows, device=rows.device)).nonzero().squeeze(1)
+        if len(moved):
+            for past in itertools.chain(*self.past):
+                past[moved, :, : self.length] = past[origin[moved], :, : self.length]
 
 # %% ../chapters/11_decoding.ipynb #translate
 @torch.inference_mode()

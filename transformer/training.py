@@ -270,7 +270,9 @@ class Trainer:
     def __post_init__(self) -> None:
         check_pairs(self.pairs, self.model.config)
         self.device = next(self.model.parameters()).device
-        self.optimizer = torch.optim.Adam(self.model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True
+        )
         self.step = self.epoch = self.batch = (
             0  # updates done; epoch and update within it to do next
         )
