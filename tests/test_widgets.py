@@ -246,6 +246,35 @@ def test_widgets_of_ipywidgets_stand_in_the_page_too(
         assert opened.errors == [] and opened.elsewhere == []
 
 
+def test_chapters_store_the_present_scripts() -> None:
+    """`tools/execute.py widgets` stores them; a page would show yesterday's widget."""
+    found = 0
+    for path in sorted((ROOT / "chapters").glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        stored = notebook.metadata.get("widgets", {}).get(execute.WIDGET_STATE, {})
+        for model in stored.get("state", {}).values():
+            if model.state.get("_anywidget_id", "").startswith("widgets."):
+                widget = widget_of(model.state._anywidget_id.split(".")[1])
+                assert model.state._esm == str(widget._esm), path.name
+                assert model.state._css == str(widget._css), path.name
+                found += 1
+    assert found >= 1
+
+
+def test_stale_scripts_are_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "ROOT", tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "chapters")
+    present = widget_notebook(widget_of("attention"))
+    page = tmp_path / "chapters" / "01_page.ipynb"
+    page.parent.mkdir()
+    execute.write(page, present)
+    fresh = page.read_text(encoding="utf-8")
+    page.write_text(fresh.replace("Start again", "Yesterday"), encoding="utf-8")
+    assert page.read_text(encoding="utf-8") != fresh
+    execute.renew_widgets()
+    assert page.read_text(encoding="utf-8") == fresh
+
+
 def test_python_and_the_page_move_each_other(widgets: Path, visit: Callable[..., Visit]) -> None:
     """As in Jupyter, with a model that writes down what the page would send to the kernel."""
     page = visit(widgets, "chapters/attention.html").alive().page

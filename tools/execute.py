@@ -2,6 +2,7 @@
 
     python tools/execute.py          every chapter whose inputs changed since it was last executed
     python tools/execute.py 04 05    these chapters, whether or not anything changed
+    python tools/execute.py widgets  none, but store the present scripts and styles of the widgets
 
 A chapter may be written as MyST Markdown in drafts/NN_name.md: where that file is newer than
 chapters/NN_name.ipynb, it is the source. After each chapter the package is exported, because
@@ -13,6 +14,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -41,6 +43,9 @@ def main(arguments: list[str]) -> int:
     """Execute the chapters named by number, or those whose inputs changed."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in conftest.py
     try:
+        if arguments == ["widgets"]:
+            renew_widgets()
+            return 0
         for name in select(arguments) or all_chapters():
             stamp = ROOT / "_build" / "executed" / name
             if not arguments and stamp.exists() and stamp.read_text() == inputs(name):
@@ -110,6 +115,11 @@ def execute(name: str) -> bool:
     except CellExecutionError as error:
         raise ChapterError(f"{name}: a cell failed\n{error}") from None
     refuse_stderr(name, notebook)
+    return write(target, notebook)
+
+
+def write(target: Path, notebook: NotebookNode) -> bool:
+    """Replace the file by the notebook in its canonical form; True when the text changed."""
     text = nbformat.writes(canonical(notebook)) + "\n"
     if target.exists() and target.read_text(encoding="utf-8") == text:
         return False
@@ -209,6 +219,21 @@ def keep_widgets(notebook: NotebookNode, stored: dict[str, NotebookNode]) -> Non
     notebook.metadata.widgets = nbformat.from_dict(
         {WIDGET_STATE: {"state": json.loads(kept), "version_major": 2, "version_minor": 0}}
     )
+
+
+def renew_widgets() -> None:
+    """Bring the JavaScript and CSS that chapters store with their widgets up to date."""
+    sys.path.insert(0, str(ROOT / "chapters"))
+    for path in sorted((ROOT / "chapters").glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        stored = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
+        for model in stored.values():
+            module, _, kind = model.state.get("_anywidget_id", "").rpartition(".")
+            if module.startswith("widgets."):
+                widget = getattr(importlib.import_module(module), kind)
+                model.state.update(_esm=str(widget._esm), _css=str(widget._css))
+        if stored and write(path, notebook):
+            print(f"{path.stem}: widgets renewed")
 
 
 def cell_id(cell: NotebookNode) -> str:
