@@ -1,5 +1,6 @@
 """transformer.training: batches, schedule, Adam, accumulation, checkpoints, resuming."""
 
+import itertools
 import json
 import math
 import subprocess
@@ -63,6 +64,13 @@ def test_batches_differ_between_seeds_and_waste_little():
     assert real / filled > 0.95
 
 
+def test_batches_do_not_come_in_order_of_length():
+    pairs = [([5] * n, frame([5] * n)) for n in range(1, 40)]
+    widths = [len(pairs[batch[-1]][0]) for batch in tr.token_batches(pairs, 50)]
+    assert widths != sorted(widths)
+    assert sum(a < b for a, b in itertools.pairwise(widths)) < 0.7 * len(widths)
+
+
 def test_batches_refuse_what_does_not_fit():
     with pytest.raises(ValueError, match=r"longest of 6 tokens.*max_tokens 5"):
         tr.token_batches([([5] * 6, frame([5]))], 5)
@@ -110,6 +118,47 @@ def test_first_update_is_adam_with_the_scheduled_rate():
     for (name, weight), g in zip(trainer.model.named_parameters(), gradients):
         expected = before[name] - rate * g / (g.abs() + 1e-9)
         torch.testing.assert_close(weight.detach(), expected, atol=1e-12, rtol=0)
+
+
+def test_two_updates_are_adam_by_hand():
+    """β = (0.9, 0.98), ε = 1e-9 (§5.3), the rate of step 1 and then of step 2."""
+    trainer = tiny_trainer(clip=1e9)
+    trainer.model = tiny_model(dropout=0.0).double()
+    trainer.__post_init__()
+    weights = list(trainer.model.parameters())
+    expected = [w.detach().clone() for w in weights]
+    m, v = ([torch.zeros_like(w) for w in expected] for _ in range(2))
+    for t, i in enumerate((0, 7), 1):
+        source, target = pad([PAIRS[i][0]]), pad([PAIRS[i][1]])
+        loss, tokens = tr.translation_loss(trainer.model, source, target, 0.1)
+        rate = tr.noam_rate(t, 16, 5, trainer.config.factor)
+        for k, g in enumerate(torch.autograd.grad(loss / tokens, weights)):
+            m[k] = 0.9 * m[k] + 0.1 * g
+            v[k] = 0.98 * v[k] + 0.02 * g**2
+            step = m[k] / (1 - 0.9**t) / ((v[k] / (1 - 0.98**t)).sqrt() + 1e-9)
+            expected[k] = expected[k] - rate * step
+        trainer.update([[i]])
+        for weight, wanted in zip(weights, expected):
+            torch.testing.assert_close(weight.detach(), wanted, atol=1e-11, rtol=0)
+
+
+def test_an_update_is_made_in_training_mode():
+    losses = []
+    for dropout in (0.0, 0.5):
+        trainer = tiny_trainer()
+        trainer.model = tiny_model(dropout=dropout).eval()
+        trainer.__post_init__()
+        losses.append(trainer.update([[0, 1, 2, 3]]))
+        assert trainer.model.training
+    assert losses[0] != losses[1]
+
+
+def test_every_epoch_has_batches_of_its_own():
+    trainer = tiny_trainer()
+    first = trainer.updates()
+    assert trainer.updates() == first
+    trainer.epoch = 1
+    assert trainer.updates() != first
 
 
 def test_accumulation_equals_the_joined_batch():
