@@ -427,3 +427,13 @@ def test_bleu_refuses_unequal_counts():
         bleu("abc", "abc")
     with pytest.raises(ValueError, match=r"tokenize is 'chinese', need one of .*'zh'"):
         bleu(["a"], ["a"], "chinese")
+
+
+def test_translate_leaves_training_mode_as_it_was_even_when_it_fails():
+    tokenizer = Tokenizer.train(["a b"])
+    model = small_model(vocab_size=len(tokenizer)).train()
+    with pytest.raises(ValueError, match="alpha is -1"):
+        translate(model, tokenizer, ["a"], alpha=-1)
+    assert model.training
+    translate(model, tokenizer, ["a"])
+    assert model.training

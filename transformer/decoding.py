@@ -267,21 +267,23 @@ def translate(
     device = next(model.parameters()).device
     todo = sorted((i for i, ids in enumerate(encoded) if ids), key=lambda i: len(encoded[i]))
     output = [""] * len(sentences)
-    for start in tqdm(range(0, len(todo), batch_size), disable=not progress):
-        batch = todo[start : start + batch_size]
-        source = pad([encoded[i] for i in batch]).to(device)
-        limit = min(source.size(1) + 50, model.config.max_len)
-        decoder = CachedDecoder(model, source)
-        if beam == 1:
-            found = greedy_search(decoder, len(batch), limit, device).tolist()
-        else:
-            found = [
-                best[0].ids
-                for best in beam_search(decoder, len(batch), limit, beam, alpha, 1, device)
-            ]
-        for i, ids in zip(batch, found):
-            output[i] = tokenizer.decode(ids)
-    model.train(was_training)
+    try:
+        for start in tqdm(range(0, len(todo), batch_size), disable=not progress):
+            batch = todo[start : start + batch_size]
+            source = pad([encoded[i] for i in batch]).to(device)
+            limit = min(source.size(1) + 50, model.config.max_len)
+            decoder = CachedDecoder(model, source)
+            if beam == 1:
+                found = greedy_search(decoder, len(batch), limit, device).tolist()
+            else:
+                found = [
+                    best[0].ids
+                    for best in beam_search(decoder, len(batch), limit, beam, alpha, 1, device)
+                ]
+            for i, ids in zip(batch, found):
+                output[i] = tokenizer.decode(ids)
+    finally:  # also when it was interrupted
+        model.train(was_training)
     return output
 
 
