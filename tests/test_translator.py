@@ -344,7 +344,7 @@ def test_in_jupyter_the_kernel_sends_the_model(
         """([content, parts]) => {
           delete document.documentElement.dataset.content_root;
           let heard, wanted;
-          const widget = { on: (_, call) => { heard = call; }, send: (asked) => { wanted = asked; } };
+          const widget = { on: (_, call) => { heard = call; }, send: (what) => { wanted = what; } };
           const loaded = module.loadModel(widget);
           heard({ have: "another" }, []);
           heard(content, parts.map((part) =>
