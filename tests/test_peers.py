@@ -35,7 +35,9 @@ from transformer import (
     sliding_window_attention,
 )
 from transformer.attention import attention, attention_weights, padding_mask
+from transformer.decoder import Decoder
 from transformer.decoding import CachedDecoder
+from transformer.encoder import Encoder
 from transformer.loss import cross_entropy, translation_loss
 from transformer.positional_encoding import sinusoidal_encoding
 from transformer.tokens import BOS, EOS, PAD, UNK, frame, pad
@@ -557,6 +559,43 @@ def test_the_cache_changes_no_step_of_either_search(norm_first, lengths, seed):
     decoder = Checked(model, source)
     beam_search(decoder, len(lengths), 12, beam=3, alpha=0.6)
     assert decoder.steps == decoder.prefix.size(1) >= 1
+
+
+@given(st.integers(1, 12), st.integers(1, 14), st.integers(0, 10**6))
+@settings(max_examples=50)
+def test_a_window_over_a_cache_is_the_window(length, window, seed):
+    """One token at a time, of which the last `window` keys are kept, through two layers."""
+    torch.manual_seed(seed)
+    sizes = TransformerConfig(12, d_model=16, heads=2, d_ff=32, layers=2, dropout=0.0)
+    local = Encoder(sizes, partial(sliding_window_attention, window=window))
+    dense = Encoder(sizes)
+    dense.load_state_dict(local.state_dict())
+    x = torch.randn(2, length, 16)
+    whole = local(x)
+    past = [(torch.empty(2, 2, 0, 8),) * 2 for _ in range(2)]
+    for t in range(length):
+        y = x[:, t : t + 1]
+        for i, layer in enumerate(dense.layers):
+            new = layer.self_attention.project_kv(y)
+            past[i] = tuple(torch.cat(kv, 2)[:, :, -window:] for kv in zip(past[i], new))
+            y = layer.residuals[0](
+                y, lambda y, i=i: dense.layers[i].self_attention.attend(y, *past[i])
+            )
+            y = layer.residuals[1](y, layer.feed_forward)
+        close(y, whole[:, t : t + 1], 1e-5)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_windowed_decoder_is_refused_by_the_cache_not_misread(training):
+    """`CachedDecoder` hands the layers dense keys; a window says that it cannot read them."""
+    model = small().train(training)
+    model.decoder = Decoder(model.config, partial(sliding_window_attention, window=3))
+    with pytest.raises(ValueError, match="need a padding mask"):
+        model(SOURCE, TARGET)
+    decoder = CachedDecoder(model, SOURCE)
+    with torch.no_grad(), pytest.raises(ValueError, match="a window needs self-attention"):
+        for _ in range(2):
+            decoder.step(TARGET[:, :1])
 
 
 # --- leaks, padding, rows that may read nothing ---------------------------------------------------

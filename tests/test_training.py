@@ -120,19 +120,25 @@ def test_first_update_is_adam_with_the_scheduled_rate():
         torch.testing.assert_close(weight.detach(), expected, atol=1e-12, rtol=0)
 
 
-def test_two_updates_are_adam_by_hand():
-    """β = (0.9, 0.98), ε = 1e-9 (§5.3), the rate of step 1 and then of step 2."""
-    trainer = tiny_trainer(clip=1e9)
+@pytest.mark.parametrize("clip", [1e9, 0.2])
+def test_two_updates_are_adam_by_hand(clip):
+    """β = (0.9, 0.98), ε = 1e-9 (§5.3), the rate of step 1 and then of step 2; means clipped."""
+    trainer = tiny_trainer(clip=clip)
     trainer.model = tiny_model(dropout=0.0).double()
     trainer.__post_init__()
     weights = list(trainer.model.parameters())
     expected = [w.detach().clone() for w in weights]
     m, v = ([torch.zeros_like(w) for w in expected] for _ in range(2))
+    norms = []
     for t, i in enumerate((0, 7), 1):
         source, target = pad([PAIRS[i][0]]), pad([PAIRS[i][1]])
         loss, tokens = tr.translation_loss(trainer.model, source, target, 0.1)
         rate = tr.noam_rate(t, 16, 5, trainer.config.factor)
-        for k, g in enumerate(torch.autograd.grad(loss / tokens, weights)):
+        gradients = torch.autograd.grad(loss / tokens, weights)
+        norm = sum(g.pow(2).sum() for g in gradients).sqrt().item()
+        norms.append(norm)
+        for k, g in enumerate(gradients):
+            g = g * min(1.0, clip / (norm + 1e-6))
             m[k] = 0.9 * m[k] + 0.1 * g
             v[k] = 0.98 * v[k] + 0.02 * g**2
             step = m[k] / (1 - 0.9**t) / ((v[k] / (1 - 0.98**t)).sqrt() + 1e-9)
@@ -140,6 +146,8 @@ def test_two_updates_are_adam_by_hand():
         trainer.update([[i]])
         for weight, wanted in zip(weights, expected):
             torch.testing.assert_close(weight.detach(), wanted, atol=1e-11, rtol=0)
+    if clip < 1:  # both are clipped, by different factors: Adam would hide a common one
+        assert min(norms) > clip and max(norms) > 1.1 * min(norms)
 
 
 def test_an_update_is_made_in_training_mode():

@@ -96,9 +96,9 @@ MUTANTS = [
     Mutant(
         "attention",
         "hidden keys filled with -inf",
-        "weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)\n"
-        "    return weights.masked_fill(~mask, 0.0)",
-        "return scores.masked_fill(~mask, -torch.inf).softmax(-1)",
+        "weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)\n"
+        "    return weights.masked_fill(hidden, 0.0)",
+        "return scores.masked_fill(hidden, -torch.inf).softmax(-1)",
     ),
     Mutant(
         "attention",
@@ -109,8 +109,14 @@ MUTANTS = [
     Mutant(
         "attention",
         "a row that may read nothing reads everything",
-        "return weights.masked_fill(~mask, 0.0)",
+        "return weights.masked_fill(hidden, 0.0)",
         "return weights",
+    ),
+    Mutant(
+        "attention",
+        "no mask in bfloat16",
+        "return attention_weights(q, k, mask) @ v",
+        "return attention_weights(q, k) @ v",
     ),
     Mutant(
         "attention",
@@ -255,6 +261,24 @@ MUTANTS = [
         "return self.norm(x + self.dropout(sublayer(x)))",
         "return self.norm(self.dropout(x + sublayer(x)))",
     ),
+    Mutant(
+        "residual_norm",
+        "dropout does not scale what it keeps",
+        "return x * (bits >= cut - 2**15) * (2**16 / (2**16 - cut))",
+        "return x * (bits >= cut - 2**15)",
+    ),
+    Mutant(
+        "residual_norm",
+        "dropout keeps p in place of 1 − p",
+        "return x * (bits >= cut - 2**15) * (2**16 / (2**16 - cut))",
+        "return x * (bits < cut - 2**15) * (2**16 / cut)",
+    ),
+    Mutant(
+        "residual_norm",
+        "one draw decides for four numbers",
+        "bits = draws.view(torch.int16)[: x.numel()].view(x.shape)",
+        "bits = draws.view(torch.int16)[::4].repeat_interleave(4)[: x.numel()].view(x.shape)",
+    ),
     # feed_forward
     Mutant("feed_forward", "no ReLU", "self.w_1(x).relu()", "self.w_1(x)"),
     Mutant(
@@ -380,7 +404,189 @@ MUTANTS = [
         "if p.numel()",
     ),
     # decoding
-    # (below, once)
+    Mutant(
+        "decoding",
+        "PAD and BOS may come next",
+        "    log_probs[:, [PAD, BOS]] = -torch.inf\n",
+        "",
+    ),
+    Mutant(
+        "decoding",
+        "greedy goes on after EOS",
+        "going = (choice != EOS).nonzero().squeeze(1)",
+        "going = (choice != PAD).nonzero().squeeze(1)",
+    ),
+    Mutant(
+        "decoding",
+        "greedy drops a row too few",
+        "decoder.select(going[:, None])",
+        "decoder.select(torch.arange(len(going))[:, None])",
+    ),
+    Mutant(
+        "decoding",
+        "penalty inverted",
+        "Hypothesis(ids, log_prob, log_prob / length_penalty(length, alpha), True)",
+        "Hypothesis(ids, log_prob, log_prob * length_penalty(length, alpha), True)",
+    ),
+    Mutant(
+        "decoding",
+        "penalty does not count EOS",
+        "Hypothesis(ids, log_prob, log_prob / length_penalty(length, alpha), True)",
+        "Hypothesis(ids, log_prob, log_prob / length_penalty(length - 1, alpha), True)",
+    ),
+    Mutant("decoding", "penalty n^α", "((5 + length) / 6) ** alpha", "length**alpha"),
+    Mutant(
+        "decoding",
+        "beam keeps ended prefixes alive",
+        "best.masked_fill(ended, -torch.inf)",
+        "best",
+    ),
+    Mutant(
+        "decoding", "ended below the beam counted", "ended[:, :beam].nonzero()", "ended.nonzero()"
+    ),
+    Mutant(
+        "decoding", "only the best may end", "ended[:, :beam].nonzero()", "ended[:, :1].nonzero()"
+    ),
+    Mutant(
+        "decoding",
+        "stops at the first that ended",
+        "return len(scores) < n_best or total / penalty > scores[n_best - 1]",
+        "return len(scores) < n_best",
+    ),
+    Mutant(
+        "decoding",
+        "never stops before the limit",
+        "return len(scores) < n_best or total / penalty > scores[n_best - 1]",
+        "return True",
+    ),
+    Mutant(
+        "decoding",
+        "bound without the penalty",
+        "total / penalty > scores[n_best - 1]",
+        "total > scores[n_best - 1]",
+    ),
+    Mutant(
+        "decoding",
+        "bound against the best, not the n-th",
+        "> scores[n_best - 1]",
+        "> scores[0]",
+    ),
+    Mutant(
+        "decoding",
+        "too few candidates",
+        "wide = min(2 * beam, log_probs.size(-1))",
+        "wide = min(beam, log_probs.size(-1))",
+    ),
+    Mutant(
+        "decoding",
+        "n-best worst first",
+        "key=lambda h: (not h.finished, -h.score)",
+        "key=lambda h: (not h.finished, h.score)",
+    ),
+    Mutant(
+        "decoding",
+        "cut off before ended",
+        "key=lambda h: (not h.finished, -h.score)",
+        "key=lambda h: (h.finished, -h.score)",
+    ),
+    Mutant(
+        "decoding",
+        "prefixes do not follow their parents",
+        "prefixes.gather(1, row[..., None].expand(-1, -1, length - 1))",
+        "prefixes[:, :1].expand(-1, row.size(1), -1)",
+    ),
+    Mutant(
+        "decoding",
+        "cache does not follow the parents",
+        "decoder.select(kept[:, None] * r + row[kept])",
+        "decoder.select(kept[:, None] * r + row[kept] * 0)",
+    ),
+    Mutant(
+        "decoding",
+        "cached positions off by one",
+        "model.positions(x, start=start)",
+        "model.positions(x, start=start + 1)",
+    ),
+    Mutant(
+        "decoding",
+        "every cached token at position 0",
+        "model.positions(x, start=start)",
+        "model.positions(x)",
+    ),
+    Mutant(
+        "decoding",
+        "cache read without its last key",
+        "(past[: self.rows, :, : self.length] for past in self.past[i])",
+        "(past[: self.rows, :, : max(1, self.length - 1)] for past in self.past[i])",
+    ),
+    Mutant(
+        "decoding",
+        "cache read past what was written",
+        "(past[: self.rows, :, : self.length] for past in self.past[i])",
+        "(past[: self.rows] for past in self.past[i])",
+    ),
+    Mutant(
+        "decoding",
+        "cache emptied when it grows",
+        "        wide[:, :, :used] = past[:, :, :used]\n",
+        "",
+    ),
+    Mutant(
+        "decoding",
+        "several tokens at once see each other",
+        "mask = None if x.size(1) == 1 else causal_mask",
+        "mask = None if x.size(1) else causal_mask",
+    ),
+    Mutant(
+        "decoding",
+        "cached decoder reads the source's padding",
+        "attend(queries, *self.cross[i], self.cross_mask)",
+        "attend(queries, *self.cross[i])",
+    ),
+    Mutant(
+        "decoding",
+        "sentences dropped, sources kept",
+        "            self.cross = [(k[sentences], v[sentences]) for k, v in self.cross]\n",
+        "            self.cross = [(k[: len(rows)], v[: len(rows)]) for k, v in self.cross]\n",
+    ),
+    Mutant(
+        "decoding",
+        "sentences dropped, masks kept",
+        "self.cross_mask = self.cross_mask[sentences]",
+        "self.cross_mask = self.cross_mask[: len(rows)]",
+    ),
+    Mutant(
+        "decoding",
+        "moved rows left where they were",
+        "past[moved, :, : self.length] = past[origin[moved], :, : self.length]",
+        "past[moved, :, : self.length] = past[moved, :, : self.length]",
+    ),
+    Mutant(
+        "decoding",
+        "rows moved one after the other",
+        "past[moved, :, : self.length] = past[origin[moved], :, : self.length]",
+        "for m in moved.tolist():\n"
+        "                    past[m, :, : self.length] = past[origin[m], :, : self.length]",
+    ),
+    Mutant("decoding", "translates in training mode", "    model.eval()\n", "    model.train()\n"),
+    Mutant(
+        "decoding",
+        "translations in order of length",
+        "for i, ids in zip(batch, found):",
+        "for i, ids in zip(sorted(batch), found):",
+    ),
+    Mutant(
+        "decoding",
+        "limit past the model's",
+        "limit = min(source.size(1) + 50, model.config.max_len)",
+        "limit = source.size(1) + 50",
+    ),
+    Mutant(
+        "decoding",
+        "hypotheses and references swapped",
+        "metric.corpus_score(list(hypotheses), [list(references)])",
+        "metric.corpus_score(list(references), [list(hypotheses)])",
+    ),
     # sliding_window
     Mutant(
         "sliding_window",
@@ -472,6 +678,18 @@ MUTANTS = [
     ),
     Mutant("training", "no smoothing", "source, target, c.smoothing)", "source, target, 0.0)"),
     Mutant("training", "Adam with its usual β₂", "betas=(0.9, 0.98)", "betas=(0.9, 0.999)"),
+    Mutant(
+        "training",
+        "clip before the division by the tokens",
+        "clip_grad_norm_(model.parameters(), c.clip)",
+        "clip_grad_norm_(model.parameters(), c.clip / tokens)",
+    ),
+    Mutant(
+        "training",
+        "no clip",
+        "nn.utils.clip_grad_norm_(model.parameters(), c.clip)",
+        "nn.utils.clip_grad_norm_(model.parameters(), math.inf)",
+    ),
     Mutant("training", "step counted from 0", "self.step + 1\n", "max(1, self.step)\n"),
     Mutant("training", "trained in eval mode", "model.train()\n", "model.eval()\n"),
     Mutant(
