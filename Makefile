@@ -16,7 +16,7 @@ BUILT := _build/built
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
 SITE := _config.yml _toc.yml $(NOTEBOOKS) $(wildcard chapters/*.md) $(shell find book -type f -not -name '*.pyc')
 
-.PHONY: help book test lab chapters draft export train translate serve corpus bench bench-gpu
+.PHONY: help book test lab chapters draft export train translate serve corpus bench bench-gpu mutants
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,9 @@ bench: $(INSTALLED) $(EXPORTED)  ## measure speed beside peers; some: ROWS="trai
 
 bench-gpu: $(INSTALLED) $(EXPORTED)  ## the same on a CUDA device
 	@$(BIN)/python tools/bench.py --device cuda $(ROWS) $(if $(TATOEBA),--tatoeba "$(TATOEBA)")
+
+mutants: $(INSTALLED) $(EXPORTED)  ## break the package in many ways: which test notices each
+	@$(BIN)/python tools/mutants.py --write
 
 # The files behind them. Each is written last, so that a step that failed is done again.
 

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TARGETS = ["bench", "bench-gpu", "book", "chapters", "corpus", "draft", "export", "help"]
-TARGETS += ["lab", "serve", "test", "train", "translate"]
+TARGETS += ["lab", "mutants", "serve", "test", "train", "translate"]
 PROGRAMS = ["python", "jupyter", "jupyter-book", "jupytext", "nbdev-export"]
 
 # Calls, a line each; fails if told to; leaves the model that `make train` waits for.
