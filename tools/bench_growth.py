@@ -83,7 +83,7 @@ def points(setting: Setting, prepared: dict[int, Any]) -> list[dict[str, Any]]:
         {
             "value": value,
             "seconds": result.seconds[str(value)],
-            "peak_bytes": peak(prepare, setting.device.type),
+            "peak_bytes": peak(prepare, setting.device),
             "rounds": result.rounds,
             "dropped": result.dropped,
             "clean": result.clean,

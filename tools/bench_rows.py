@@ -24,7 +24,7 @@ from typing import Any
 import peers
 import torch
 from bench_clock import Result, Slice, Timer, compete, quartiles, timer
-from bench_memory import STATUS, peak
+from bench_memory import peak
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -624,11 +624,9 @@ def window_step(setting: Setting, length: int) -> Callable[[], object]:
 
 def window_memory(setting: Setting) -> Measured:
     """Exponent of the peak memory of the same."""
-    if not STATUS.exists() and setting.device.type == "cpu":
-        raise Skipped("needs Linux, which knows a process's peak")
-    lengths = [setting.size(2048, 2048), setting.size(16384, 4096)]
+    lengths = [setting.size(2048, 64), setting.size(16384, 256)]
     short, long = (
-        peak(partial(window_step, setting, length), setting.device.type) for length in lengths
+        peak(partial(window_step, setting, length), setting.device) for length in lengths
     )
     exponent = math.log(long / short) / math.log(lengths[1] / lengths[0])
     return Measured((exponent,) * 3, rounds=1, facts={"bytes_short": short, "bytes_long": long})
