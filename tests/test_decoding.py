@@ -418,6 +418,13 @@ def test_bleu_by_hand():
     assert score == pytest.approx(expected, abs=1e-6)
 
 
+def test_bleu_punishes_what_is_too_short_not_what_is_too_long():
+    """5 of 6 words, all right: exp(1 − 6/5). 6 words for 5: precisions 5/6, 4/5, 3/4, 2/3."""
+    short, long = "the cat sat on the", "the cat sat on the mat"
+    assert bleu([short], [long])[0] == pytest.approx(100 * math.exp(-0.2), abs=1e-6)
+    assert bleu([long], [short])[0] == pytest.approx(100 * (1 / 3) ** 0.25, abs=1e-6)
+
+
 def test_bleu_refuses_unequal_counts():
     with pytest.raises(ValueError, match="1 hypotheses for 2 references"):
         bleu(["a"], ["a", "b"])
