@@ -312,7 +312,7 @@ function render({ model, el }) {
       return `${sentence}: press Translate`;
     }
     if (!translator) {
-      waiting.textContent = "Loading the model, a million numbers …";
+      waiting.textContent = "Loading the model …";
       loadModel(model).then((loaded) => {
         translator = loaded;
         if (!ready) controls();

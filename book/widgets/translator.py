@@ -161,14 +161,17 @@ class LiveTranslator(Widget):
     def still(self) -> Figure:
         found, meaning = self.values(), {word: gloss for _, word, gloss in self.words}
         rows, columns = self.labels(found["tokens"])
-        named = [f"{word}\n{meaning[word]}" if word in meaning else word for word in columns]
-        fig, axes = figures.panels(1, 2, width=7, height=2.9)
+        named = columns
+        if len(columns) <= 4:  # room for what they mean
+            named = [f"{word}\n{meaning[word]}" if word in meaning else word for word in columns]
         step = min(self.step, len(found["best"]) - 1) if self.step >= 0 else found["boldest"]
         words, shares = zip(*found["best"][step])
+        fig, axes = figures.panels(1, 2, width=7, height=max(2.9, 1.3 + 0.24 * len(rows)))
+        fig.suptitle(f"{self.sentence} → {found['text']}")
         figures.bars(
             words, shares, ax=axes[0], format="{:.1%}", highlight=found["tokens"][step],
-            title=f"{self.sentence} → {found['text']}",
+            title="five likeliest words",
         )  # fmt: skip
-        title = f"{self.reading} attention"
+        title = f"{self.reading} attention, layer {self.layer}"
         figures.heatmap(found["weights"], rows, named, ax=axes[1], title=title)
         return fig
