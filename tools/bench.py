@@ -136,7 +136,7 @@ ROWS = {
         lambda s: search_ceiling(s, 1), device="cpu",
     ),
     "buckets": Row(
-        "token-bucketed batches, Tatoeba lengths, small, real tokens a second", "random order", 2.3,
+        "token-bucketed batches, Tatoeba lengths, small, 1,000 real tokens", "random order", 2.3,
         buckets,
     ),
     "window-forward": Row(

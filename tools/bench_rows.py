@@ -507,9 +507,13 @@ def buckets(setting: Setting) -> Measured:
     lines = (setting.tatoeba / "cmn.txt").read_text(encoding="utf-8-sig").splitlines()
     texts = [(chinese, english) for english, chinese, *_ in (line.split("\t") for line in lines)]
     tokenizer = Tokenizer.train((side for pair in texts for side in pair), "bpe", 8000)
-    pairs = encode_pairs(tokenizer, texts)
+    config = setting.small()
+    pairs = [  # the lengths are what counts; the ids are folded into the model's vocabulary
+        ([4 + i % (config.vocab_size - 4) for i in source],
+         [BOS, *(4 + i % (config.vocab_size - 4) for i in target[1:-1]), EOS])
+        for source, target in encode_pairs(tokenizer, texts)
+    ]  # fmt: skip
     torch.manual_seed(0)
-    config = replace(setting.small(), vocab_size=len(tokenizer))
     step = Steps(Transformer(config).to(setting.device), our_loss(0.1))
     budget = 1500  # positions a batch, each side, as in the package's recipe for this model
     works, tokens, shares = {}, {}, {}
@@ -531,9 +535,13 @@ def buckets(setting: Setting) -> Measured:
         setting.compete(works, rounds=5), "pairs, each once",
         real_share_ours=shares["ours"], real_share_theirs=shares["theirs"],
     )  # fmt: skip
+    assert result.ours and result.theirs
     worth = tokens["ours"] / tokens["theirs"]  # tokens of one pass against the other's
-    result.ratio = tuple(r * worth for r in result.ratio)  # type: ignore[assignment]
-    return result
+    low, middle, high = (ratio * worth for ratio in result.ratio)
+    per_token = result.ours / tokens["ours"], result.theirs / tokens["theirs"]
+    return replace(
+        result, ratio=(low, middle, high), ours=1000 * per_token[0], theirs=1000 * per_token[1]
+    )
 
 
 def epoch(step: Steps, batches: list[tuple[Tensor, ...]]) -> None:
