@@ -224,6 +224,8 @@ def test_beam_in_python_agrees_with_the_package() -> None:
         agrees(found["found"][: found["wanted"]], wanted)
         ids = greedy_search(Table(rows), 1, 5)[0].tolist()
         assert [*found["greedy"]["ids"], EOS] == ids
+        for length, step in enumerate(found["steps"][: len(ids)], 1):  # so it can be drawn
+            assert ids[:length] in [each["ids"] for each in step]
 
     def best(**traits: Any) -> str:
         for name, value in traits.items():

@@ -69,7 +69,7 @@ export function greedy({ rows, alpha, limit = LIMIT }) {
 
 // The tree: one column a step, in it the candidates by rank.
 const W = 340, LEFT = 15, WIDE = 52, HIGH = 34, ROW = 41, TOP = 24, FURTHEST = 96;
-const FATE = { alive: "goes on", finished: "finished", pruned: "pruned", greedy: "only greedy" };
+const FATE = { alive: "goes on", finished: "finished", pruned: "pruned" };
 
 /** The frame of a node; the states differ in shape. */
 function box(state, x, y, wide, high, best) {
@@ -81,8 +81,7 @@ function box(state, x, y, wide, high, best) {
     return [rect(0, round, hue), rect(3, round - 3, { ...hue, "stroke-width": 1 })];
   }
   if (state === "alive") return [rect(0, 6, { class: "s0", "stroke-width": 2 })];
-  if (state === "pruned") return [rect(0, 0, { stroke: "var(--quiet)", "stroke-dasharray": "5 3" })];
-  return [rect(0, 0, { stroke: "var(--quiet)", "stroke-dasharray": "1 4", "stroke-linecap": "round" })];
+  return [rect(0, 0, { stroke: "var(--quiet)", "stroke-dasharray": "5 3" })];
 }
 
 const dots = (d) => s("path", { d, fill: "none", stroke: "var(--ink)", "stroke-width": 3.5,
@@ -166,15 +165,7 @@ function render({ model, el }) {
     const same = (a, b) => a.length === b.length && a.every((id, i) => id === b[i]);
     const onGreedy = (ids) => same(ids, plain.path.slice(0, ids.length));
     const onBest = (ids) => same(ids, answer.slice(0, ids.length));
-    const column = (t) => { // the candidates, and greedy's prefix where it is none of them
-      const ids = plain.path.slice(0, t + 1);
-      const alone = ids.length === t + 1 && !steps[t].some((each) => same(each.ids, ids));
-      if (!alone) return steps[t];
-      const total = ids.reduce((sum, id, i) => sum + Math.log(rows[i ? ids[i - 1] : BOS][id]), 0);
-      return [...steps[t], { ids, total, state: "greedy" }];
-    };
-    const columns = steps.map((_, t) => column(t));
-    const deepest = Math.max(...columns.map((each) => each.length));
+    const deepest = Math.max(...steps.map((each) => each.length));
     set(svg, { viewBox: `0 0 ${W} ${TOP + ROW * deepest - 4}` });
     const pitch = Math.min(FURTHEST, (W - LEFT - WIDE - 2) / (steps.length - 1));
     const left = (t) => LEFT + pitch * t, middle = (rank) => TOP + ROW * rank + HIGH / 2;
@@ -182,20 +173,19 @@ function render({ model, el }) {
     const text = (x, y, content, more) => s("text", { class: "quiet", x, y, "text-anchor": "middle", ...more }, content);
     for (let t = 0; t < steps.length; t++) nodes.push(text(left(t) + WIDE / 2, 12, t ? String(t + 1) : "step 1"));
     nodes.push(s("circle", { cx: 5, cy: middle(0), r: 4.5, fill: "var(--ink)" }));
-    columns.slice(0, shown).forEach((column, t) => column.forEach(({ ids, total, state }, rank) => {
+    steps.slice(0, shown).forEach((column, t) => column.forEach(({ ids, total, state, parent }, rank) => {
       const x = left(t), y = TOP + ROW * rank;
-      const above = t ? columns[t - 1].findIndex((each) => same(each.ids, ids.slice(0, -1))) : 0;
-      const [x0, y0, y1] = [t ? left(t - 1) + WIDE : 9, middle(above), middle(rank)];
+      const [x0, y0, y1] = [t ? left(t - 1) + WIDE : 9, middle(parent), middle(rank)];
       const half = (x - x0) / 2;
       const d = `M${x0} ${y0}C${x0 + half} ${y0} ${x - half} ${y1} ${x} ${y1}`;
       const best = onBest(ids), along = onGreedy(ids);
-      if (state !== "greedy") edges.push(s("path", { d, fill: "none", class: best ? "s1" : "",
+      edges.push(s("path", { d, fill: "none", class: best ? "s1" : "",
         stroke: best ? "var(--hue)" : "var(--quiet)", "stroke-width": best ? 3.5 : 1,
         "stroke-dasharray": state === "pruned" ? "5 3" : "none" }));
       if (along) marks.push(dots(d));
       nodes.push(...box(state, x, y, WIDE, HIGH, best),
         text(x + WIDE / 2, y + 15, words[ids[t]], { style: "font-size: 12px",
-          class: state === "alive" || state === "finished" ? "" : "quiet" }),
+          class: state === "pruned" ? "quiet" : "" }),
         text(x + WIDE / 2, y + 28, fmt(total, 2)));
     }));
     svg.replaceChildren(...edges, ...nodes.filter((node) => node.tagName === "rect"), ...marks,

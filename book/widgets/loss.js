@@ -169,7 +169,7 @@ function render({ model, el }) {
   }));
   const table = h("table", {},
     h("thead", {}, h("tr", {}, ...["right", "logit", "p", "q", "slope"].map((name, i) =>
-      h("th", { scope: "col", style: `width: ${[28, 21, 16.5, 16.5, 18][i]}%` }, name)))),
+      h("th", { scope: "col", style: `width: ${[28, 20.5, 16, 16, 19.5][i]}%` }, name)))),
     h("tbody", {}, ...numbers.map(({ radio, box, p, q, slope }, v) => h("tr", {},
       h("th", { scope: "row" }, h("label", {}, radio, h("span", {}, words[v]))),
       h("td", {}, box), p, q, slope))));

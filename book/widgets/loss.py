@@ -38,6 +38,7 @@ class LossByHand(Widget):
     _css = Widget._css + (
         ".tw td input[type=number] { appearance: textfield; padding-inline: 0.2rem; "
         "font-size: 0.95em; }\n"
+        ".tw th label { gap: 0.25rem; }\n"
         ".tw td input::-webkit-inner-spin-button { display: none; }\n"
     )
     words = traitlets.List(traitlets.Unicode(), WORDS).tag(sync=True)
