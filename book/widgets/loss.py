@@ -146,4 +146,6 @@ class LossByHand(Widget):
         for ax, key, title in zip(axes, ("p", "slope"), ("probability", "slope"), strict=True):
             values = found[key][at]
             figures.bars(self.words, values, ax=ax, title=title, highlight=right, format="{:.4f}")
+        left, right = axes[1].get_xlim()
+        axes[1].set_xlim(left - 0.25 * (right - left), right)  # room for −0.1000
         return fig
