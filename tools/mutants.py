@@ -12,6 +12,7 @@ exit code is 1. At the end the tests that noticed something run on the sound pac
 from __future__ import annotations
 
 import argparse
+import importlib
 import multiprocessing
 import os
 import re
@@ -24,9 +25,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import sacrebleu  # noqa: F401
-import tokenizers  # noqa: F401
-import torch  # noqa: F401
 from hypothesis import Phase, settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +35,9 @@ TESTS = (
     "encoder", "decoder", "loss", "decoding", "sliding_window", "tokens", "variants", "training",
     "peers", "command_line", "end_to_end",
 )  # fmt: skip
+# What the tests load and is slow to load: once, before the forks; nothing of the package
+SLOW = ("torch._dynamo", "sacrebleu", "tokenizers", "nbformat.v4", "ipywidgets.embed",
+        "playwright.sync_api")  # fmt: skip
 TIMEOUT_S = 300  # a search that never ends is noticed too
 
 
@@ -782,10 +783,7 @@ def pytest_here(folder: Path, tests: list[str]) -> None:
 
 
 def run_tests(folder: Path, tests: list[str]) -> tuple[int, str]:
-    """Run pytest in `folder` until something fails: exit code and output.
-
-    A fork has loaded all that is slow to load, and nothing of the package.
-    """
+    """Run pytest in `folder`, in a fork, until something fails: exit code and output."""
     process = multiprocessing.get_context("fork").Process(target=pytest_here, args=(folder, tests))
     process.start()
     process.join(TIMEOUT_S)
@@ -841,10 +839,12 @@ def main() -> int:
     chosen = [m for m in MUTANTS if not options.modules or m.module in options.modules]
     if not chosen or options.write and options.modules:
         parser.error("no such module, or --write for a part of the list")
+    for name in SLOW:
+        importlib.import_module(name)
     rows: list[tuple[Mutant, str, float]] = []
     survivors = 0
-    with tempfile.TemporaryDirectory(prefix="mutants-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
+        folder = Path(temporary)
         copy_project(folder)
         for mutant in chosen:
             start = time.perf_counter()
