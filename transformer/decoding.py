@@ -127,9 +127,10 @@ def beam_search(
         b, r = totals.shape
         log_probs = next_log_probs(decoder, tokens)  # (b·r, V)
         wide = min(2 * beam, log_probs.size(-1))  # at most `beam` of twice as many end in EOS
-        log_probs, token = (x.view(b, r * wide) for x in log_probs.topk(wide))
-        best, where = (totals.repeat_interleave(wide, 1) + log_probs).topk(min(2 * beam, r * wide))
-        row, token = where // wide, token.gather(1, where)
+        log_probs, token = (x.view(b, r, wide) for x in log_probs.topk(wide))
+        candidates = (totals[..., None] + log_probs).flatten(1)  # (b, r·wide)
+        best, where = candidates.topk(min(2 * beam, r * wide))
+        row, token = where // wide, token.flatten(1).gather(1, where)
         ended = token == EOS
         for i, rank in ended[:, :beam].nonzero().tolist():
             log_prob = best[i, rank].item()
