@@ -193,6 +193,7 @@ def test_a_quick_run_writes_record_and_table(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = ["train-share", "greedy-small-uncached", "window-forward", "import", "buckets"]
+    rows += ["large-pytorch", "large-share", "dense-backward"]  # a GPU's, in toy size
     command(monkeypatch, "--quick", *rows, "--output", str(tmp_path / "here.json"))
     record = json.loads((tmp_path / "here.json").read_text(encoding="utf-8"))
     check_record(record, set(rows))
@@ -218,6 +219,15 @@ def check_record(record: dict[str, object], rows: set[str]) -> None:
         assert line["work"] and line["versus"]
         if "skipped" not in line:
             assert len(line["ratio"]) == 3 and line["rounds"] >= 1 and line["dropped"] >= 0
+
+
+def test_a_quick_growth_writes_its_points(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    command(monkeypatch, "growth", "--quick", "--output", str(tmp_path / "growth.json"))
+    record = json.loads((tmp_path / "growth.json").read_text(encoding="utf-8"))
+    small, large = record["steps"]["batch"]
+    assert (small["value"], large["value"]) == (1, 2)
+    assert 0 < small["peak_bytes"] < large["peak_bytes"]
+    assert record["attention"]["window"][0]["seconds"] > 0
 
 
 def test_a_missing_peer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
