@@ -278,3 +278,10 @@ def test_the_committed_growth_holds_every_point() -> None:
         *(record["attention"][k] for k in ("window", "dense")),
     ]:
         assert all(p["seconds"] > 0 and p["peak_bytes"] > 2**20 for p in points)
+
+
+def test_the_readme_shows_the_committed_table() -> None:
+    readme = (RUNS.parent.parent / "README.md").read_text(encoding="utf-8")
+    shown = readme.split("<!-- bench -->")[1].split("<!-- /bench -->")[0].strip()
+    table = (RUNS / "bench-amd-epyc-2-cores.md").read_text(encoding="utf-8").strip()
+    assert shown == table, "copy the table of data/runs between the README's two marks"
