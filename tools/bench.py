@@ -268,10 +268,10 @@ def number(value: float, unit: str) -> str:
 
 
 def time_of(seconds: float | None) -> str:
-    """Milliseconds, or seconds from ten up."""
+    """Milliseconds, or seconds from one up."""
     if seconds is None:
         return "–"
-    return f"{seconds:.1f} s" if seconds >= 10 else f"{1000 * seconds:.3g} ms"
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
 HEADER = "| work | versus | ours | theirs | ratio (quartiles) | goal | equal | rounds (dropped) |"

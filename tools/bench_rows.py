@@ -445,8 +445,9 @@ def search_uncached(setting: Setting, config: TransformerConfig) -> Measured:
 @contextmanager
 def ctranslate2(setting: Setting, rows: int) -> Iterator[tuple[list[Any], Timer]]:
     """CTranslate2 in a process of its own: its greedy outputs, and a timer of them."""
-    if not find_spec("ctranslate2"):
-        raise Skipped("not installed: ctranslate2")
+    for package in ("ctranslate2", "transformers"):  # the second writes what the first converts
+        if not find_spec(package):
+            raise Skipped(f"not installed: {package}")
     order = {"quick": setting.quick, "rows": rows}
     script = Path(__file__).with_name("bench_ctranslate2.py")
     with subprocess.Popen(
@@ -618,9 +619,10 @@ def window_time(setting: Setting) -> Measured:
     (ratio,) = result.ratios.values()  # the short one's time as a share of the long one's
     growth = math.log(lengths[1] / lengths[0])
     low, middle, high = sorted(-math.log(r) / growth for r in ratio)
+    seconds = {f"seconds_{length}": result.seconds[str(length)] for length in lengths}
     return Measured(
-        (low, middle, high), result.seconds[str(lengths[1])], result.seconds[str(lengths[0])],
-        result.rounds, result.dropped, result.clean,
+        (low, middle, high), rounds=result.rounds, dropped=result.dropped, clean=result.clean,
+        facts=seconds,
     )  # fmt: skip
 
 

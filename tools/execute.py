@@ -90,8 +90,9 @@ def inputs(name: str) -> str:
     shared = [ROOT / "chapters" / "figures.py", ROOT / "requirements.txt"]
     text = "".join(path.read_text(encoding="utf-8") for path in own if path.exists())
     for widget in sorted(set(re.findall(r"from widgets\.(\w+)", text))):
-        shared += sorted((ROOT / "book" / "widgets").glob(f"{widget}.*"))
+        shared += sorted((ROOT / "book" / "widgets").glob(f"{widget}*"))
         shared += sorted((ROOT / "book" / "widgets").glob("frame.*"))
+        shared += sorted((ROOT / "book" / "model").glob("*.*"))  # the translator runs it
     digest = hashlib.sha256()
     for path in [*own, *shared, *sorted(package), *sorted(data)]:
         digest.update(path.read_bytes() if path.exists() else b"-")
