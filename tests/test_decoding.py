@@ -444,3 +444,11 @@ def test_translate_leaves_training_mode_as_it_was_even_when_it_fails():
     assert model.training
     translate(model, tokenizer, ["a"])
     assert model.training
+
+
+def test_no_gradient_flows_through_the_cache():
+    """What is kept is written in place, which a backward pass could not bear."""
+    model, sources = small_model(), random_sources([3])
+    decoder = CachedDecoder(model, sources)
+    for _ in range(3):
+        assert not decoder.step(torch.full((1, 1), 5)).requires_grad

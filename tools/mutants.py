@@ -529,7 +529,7 @@ MUTANTS = [
     Mutant(
         "decoding",
         "cache emptied when it grows",
-        "        wide[:, :, :used] = past[:, :, :used]\n",
+        "        wide[:, :, :used] = past[: self.rows, :, :used]\n",
         "",
     ),
     Mutant(

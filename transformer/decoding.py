@@ -118,6 +118,7 @@ def beam_search(
     if not alpha >= 0:
         raise ValueError(f"alpha is {alpha}, need at least 0")
     check_search(batch, limit)
+    penalty = length_penalty(limit, alpha)  # the largest there can be
     done: list[list[Hypothesis]] = [[] for _ in range(batch)]
     sentences = list(range(batch))  # those still searched
     tokens = torch.full((batch, 1), BOS, device=device)
@@ -145,7 +146,6 @@ def beam_search(
         prefixes = torch.cat(
             [prefixes.gather(1, row[..., None].expand(-1, -1, length - 1)), token[..., None]], dim=2
         )
-        penalty = length_penalty(limit, alpha)
         going = [
             i
             for i, (sentence, total) in enumerate(zip(sentences, totals[:, 0].tolist()))
@@ -161,7 +161,7 @@ def beam_search(
         for prefix, total in zip(prefixes[i].tolist(), totals[i].tolist()):
             if total > -torch.inf:
                 done[sentence].append(
-                    Hypothesis(tuple(prefix), total, total / length_penalty(limit, alpha), False)
+                    Hypothesis(tuple(prefix), total, total / penalty, False)
                 )
     return [sorted(found, key=lambda h: (not h.finished, -h.score))[:n_best] for found in done]
 
@@ -170,7 +170,8 @@ class CachedDecoder:
     """Decode step by step, keeping the keys and values of what was read before.
 
     The source is encoded once and its keys and values are projected once per layer. Several
-    prefixes of one sentence share them.
+    prefixes of one sentence share them. For decoding only: what is kept is written in place, and
+    no gradient flows through it.
     """
 
     def __init__(self, model: Transformer, source: Tensor):
@@ -181,6 +182,7 @@ class CachedDecoder:
         self.cross = [layer.cross_attention.project_kv(memory) for layer in self.layers]
         self.past = [(k[:, :, :0], v[:, :, :0]) for k, v in self.cross]  # no room yet
 
+    @torch.no_grad()
     def step(self, tokens: Tensor) -> Tensor:
         """Append tokens (N, t) to the N prefixes; return the logits (N, t, V) after each."""
         model, start = self.model, self.length
@@ -200,8 +202,8 @@ class CachedDecoder:
 
     def widen(self, past: Tensor, used: int) -> Tensor:
         """Move keys or values (N, h, room, ·) to a place with room for twice as many tokens."""
-        wide = past.new_empty(*past.shape[:2], max(16, 2 * self.length), past.size(3))
-        wide[:, :, :used] = past[:, :, :used]
+        wide = past.new_empty(self.rows, past.size(1), max(16, 2 * self.length), past.size(3))
+        wide[:, :, :used] = past[: self.rows, :, :used]
         return wide
 
     def read_past(self, i: int, mask: Tensor | None, x: Tensor) -> Tensor:
